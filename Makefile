@@ -9,7 +9,7 @@ INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check -e
 .PHONY: demo test test-all test-lowest lint docs bench reproduce clean help
 
 help:
-	@echo "make demo      the main job from end to end on the digits data; writes dropmargin-demo/report.html"
+	@echo "make demo      the main job from end to end on sensors that die; writes dropmargin-demo/report.html"
 	@echo "make test      style, types and tests"
 	@echo "make test-all  those, and the tests that take minutes"
 	@echo "make test-lowest  the tests with the lowest versions of all dependencies; needs Python 3.11 or 3.12"
@@ -19,7 +19,7 @@ help:
 	@echo "make clean     remove the virtual environment and caches"
 
 demo: $(VENV)/.demo
-	@$(RUN)/dropmargin demo
+	@$(RUN)/dropmargin demo --force
 
 test: $(STAMP) lint
 	@$(RUN)/python -m pytest -q -n auto -m "not slow"

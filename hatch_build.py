@@ -7,21 +7,20 @@ import shlex
 import shutil
 import subprocess
 import sysconfig
+import tempfile
 from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 # Each becomes a library beside it; without it, what is named takes over.
-_SOURCES = {
-    Path("src/dropmargin/data/_kernels.c"): "SciPy's products",
-    Path("src/dropmargin/io/data/_svmlight.c"): "a slower reader of svmlight files",
-}
-# gnu11 for always_inline, vectors and target_clones; no fused multiply-add, so that every machine gets the same digits
+_SOURCES = {Path("src/dropmargin/data/_kernels.c"): "SciPy's products"}
+# gnu11 for target_clones, which the C code uses with GNU's compiler and C library only; no fused multiply-add, so that
+# every machine gets the same digits.
 _FLAGS = ["-O3", "-std=gnu11", "-shared", "-ffp-contract=off"]
-# The compiler of Python on Windows is MSVC, which lacks the extensions of GNU C: MinGW's gcc is tried. It compiles
-# the kernels; the reader needs POSIX locales and is left out, because strtod of Windows may round differently.
+# On Windows MinGW's gcc is tried, or MSVC with CC=cl: the C code needs no extensions.
 _FLAGS.append("-static-libgcc" if os.name == "nt" else "-fPIC")
+_MSVC_FLAGS = ["/nologo", "/O2", "/LD", "/fp:precise"]
 _DEFAULT_COMPILER = "gcc" if os.name == "nt" else "cc"
 
 
@@ -52,8 +51,12 @@ class KernelBuildHook(BuildHookInterface):
             return False
         # What the environment demands comes last, and so overrides ours; macOS names its architectures so.
         wanted = [flag for name in ("CFLAGS", "ARCHFLAGS") for flag in shlex.split(os.environ.get(name, ""))]
-        command = [*compiler, *_FLAGS, *wanted, str(source), "-o", str(target)]
-        done = subprocess.run(command, capture_output=True, text=True)
+        is_msvc = Path(compiler[0]).stem.lower() in ("cl", "clang-cl")
+        output = [f"/Fe{target}"] if is_msvc else ["-o", str(target)]
+        command = [*compiler, *(_MSVC_FLAGS if is_msvc else _FLAGS), *wanted, str(source), *output]
+        # MSVC leaves object files in the current folder.
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
         if done.returncode != 0:
             self.app.display_warning(f"{shlex.join(compiler)} failed, dropmargin will use {instead}:\n{done.stderr}")
         return done.returncode == 0

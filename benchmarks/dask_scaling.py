@@ -111,7 +111,7 @@ class MessageCounter(SchedulerPlugin):
 
 
 def cluster(n_workers: int) -> LocalCluster:
-    """Return a cluster of processes of one thread, with the memory settings that docs/dask.md recommends."""
+    """Return a cluster of processes of one thread, with the memory settings that docs/large_data.md recommends."""
     with dask.config.set(_MEMORY_SETTINGS):
         return LocalCluster(n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=":0")
 

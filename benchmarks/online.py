@@ -24,28 +24,24 @@ import numpy as np
 from benchmarks import report
 from benchmarks.cases import CASES
 from dropmargin import DropoutLogisticRegression, DropoutSVC
-from dropmargin.data import EncodedRows, binary_outputs, canonical
-from dropmargin.estimators.fitting import Fit
-from dropmargin.objective import MomentObjective
-from dropmargin.penalties import Penalty
-from dropmargin.solvers import with_means
+from dropmargin.data import Columns, TrainingData, canonical
+from dropmargin.estimators.fitting import problem_of
+from dropmargin.objective import Objective
+from dropmargin.solvers import make_objective, with_means
 
 MODELS = {"DropoutSVC": DropoutSVC, "DropoutLogisticRegression": DropoutLogisticRegression}
 
 
-def batch_objectives(model: Any, X: Any, y: Any) -> list[MomentObjective]:
+def batch_objectives(model: Any, X: Any, y: Any) -> list[Objective]:
     """Return the objectives that `fit` minimises, one per output."""
     classes, index = np.unique(y, return_inverse=True)
-    rows = EncodedRows.of_matrix(canonical(X), index, np.ones(len(y)), len(classes))
-    problem, rows = with_means(Fit(model).problem, rows)
-    variance, out = problem.variance.of_stored_entries(), []
-    for output in binary_outputs(len(classes), "ovr"):
-        data = rows.open([output]).partitions(problem.C, variance.entry, None)
-        out.append(MomentObjective(data, problem.loss, variance, Penalty(), True, X.shape[1], np.arange(1)))
-    return out
+    rows = TrainingData.of_matrix(canonical(X), index, np.ones(len(y)), len(classes))
+    problem, rows = with_means(problem_of(model), rows)
+    columns = Columns(np.arange(X.shape[1]), X.shape[1])
+    return [make_objective(problem, rows, [output], columns=columns) for output in rows.outputs("ovr")]
 
 
-def value(objectives: list[MomentObjective], model: Any) -> float:
+def value(objectives: list[Objective], model: Any) -> float:
     """Return the objective at a model's coefficients, summed over the outputs."""
     coef = np.vstack([model.coef_.T, model.intercept_])
     return float(sum(own.at(coef[:, [k]]).value[0] for k, own in enumerate(objectives)))
@@ -58,7 +54,7 @@ def seconds(job: Callable[[], Any]) -> float:
     return time.process_time() - begin
 
 
-def one_pass(objectives: list[MomentObjective], model: Any) -> None:
+def one_pass(objectives: list[Objective], model: Any) -> None:
     """Make a product with X and one with its transpose, for all columns."""
     coef = np.vstack([model.coef_.T, model.intercept_])
     for k, own in enumerate(objectives):

@@ -1,6 +1,6 @@
-"""A fit to files that are larger than the memory limit, against the same fit in memory.
+"""A fit to files, a block of rows at a time, against the same fit in memory.
 
-python -m benchmarks.streaming [--gigabytes 6] [--limit 2GB] [--rounds 2] [--n-jobs 1] [--folder FOLDER]
+python -m benchmarks.streaming [--gigabytes 6] [--rounds 2] [--n-jobs 1] [--folder FOLDER]
 
 Synthetic documents like those of the case `tall` (50,000 words, 80 a row), as npz files of 50,000 rows each, in a
 folder that is kept if it is named. Every fit is a process of its own, alternating: the first one converts the files to
@@ -28,7 +28,6 @@ from benchmarks import report
 from dropmargin import DropoutSVC
 from dropmargin.streaming import fit
 from dropmargin.streaming.cache import FOLDER
-from dropmargin.streaming.memory import parse_size
 
 _ROWS, _FEATURES, _WORDS = 50_000, 50_000, 80
 
@@ -85,7 +84,7 @@ def read_all(folder: Path) -> tuple[Any, Any]:
     return X, np.concatenate(labels)
 
 
-def job(kind: str, folder: Path, limit: str, n_jobs: int) -> dict[str, Any]:
+def job(kind: str, folder: Path, n_jobs: int) -> dict[str, Any]:
     """Run one fit in this process."""
     model = DropoutSVC(noise=0.5, C=0.01, n_jobs=n_jobs)
     X, y = read_all(folder) if kind == "memory" else (None, None)
@@ -93,7 +92,7 @@ def job(kind: str, folder: Path, limit: str, n_jobs: int) -> dict[str, Any]:
     if kind == "memory":
         model.fit(X, y)
     else:
-        fit(model, folder, memory_limit=limit, progress=False)
+        fit(model, folder, progress=False)
     seconds = time.perf_counter() - begin
     with open("/proc/self/status") as file:
         status = dict(line.split(":", 1) for line in file)
@@ -113,17 +112,16 @@ def run(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     kinds = ["files, no cache yet", *["files", "memory"] * options.rounds]
     for kind in kinds:
         command = [sys.executable, "-m", "benchmarks.streaming", "--job", kind.split(",")[0], "--folder", str(folder)]
-        command += ["--limit", options.limit, "--n-jobs", str(options.n_jobs)]
+        command += ["--n-jobs", str(options.n_jobs)]
         done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
         found[kind].append(json.loads(done.stdout.splitlines()[-1]))
         print(kind, found[kind][-1], file=sys.stderr, flush=True)
-    asked = f"memory_limit {options.limit}, n_jobs {options.n_jobs}"
+    asked = f"n_jobs {options.n_jobs}"
     best = {kind: min(runs, key=lambda run: run["seconds"]) for kind, runs in found.items()}
     return {
         "case": "streaming",
         "data": f"{size / 1e9:.1f} GB of rows, {_FEATURES:,} features, {asked}",
         "data_bytes": size,
-        "limit_bytes": parse_size("limit", options.limit),
         "ratio": best["files"]["seconds"] / best["memory"]["seconds"],
         "best": best,
         "runs": found,
@@ -153,14 +151,13 @@ def markdown(result: dict[str, Any]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.streaming", description=__doc__)
     parser.add_argument("--gigabytes", type=float, default=6.0)
-    parser.add_argument("--limit", default="2GB")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--n-jobs", type=int, default=1)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--job", choices=["files", "memory"], help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.job:
-        print(json.dumps(job(options.job, options.folder, options.limit, options.n_jobs)))
+        print(json.dumps(job(options.job, options.folder, options.n_jobs)))
         return
     with tempfile.TemporaryDirectory(dir=os.getcwd()) as scratch:
         folder = options.folder or Path(scratch)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from urllib.request import urlopen
 
 from sphinx_gallery.sorting import ExplicitOrder
 
@@ -18,14 +19,35 @@ extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx.ext.intersphinx",
+    "sphinx.ext.mathjax",
     "sphinx_copybutton",
+    "sphinx_design",
     "sphinx_gallery.gen_gallery",
 ]
 exclude_patterns = ["_build", "_templates", "**/sg_execution_times.rst"]
 templates_path = ["_templates"]
 
-myst_enable_extensions = ["colon_fence"]
+myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3
+
+
+def is_reachable(address):
+    """Return whether the objects of another project can be linked: a build without a network has plain text."""
+    try:
+        urlopen(f"{address}objects.inv", timeout=10).close()
+    except OSError:
+        return False
+    return True
+
+
+_PROJECTS = {
+    "numpy": "https://numpy.org/doc/stable/",
+    "pandas": "https://pandas.pydata.org/docs/",
+    "scipy": "https://docs.scipy.org/doc/scipy/",
+    "sklearn": "https://scikit-learn.org/stable/",
+}
+intersphinx_mapping = {name: (address, None) for name, address in _PROJECTS.items() if is_reachable(address)}
 
 autosummary_generate = True
 autodoc_default_options = {"members": True, "inherited-members": True}
@@ -40,7 +62,7 @@ html_static_path = ["_static"]
 html_css_files = ["narrow.css"]
 html_show_sourcelink = False
 html_theme_options = {
-    "logo": {"text": "dropmargin"},
+    "logo": {"text": "dropmargin", "image_light": "_static/logo.svg", "image_dark": "_static/logo.svg"},
     "show_prev_next": False,
     "navigation_with_keys": False,
     "secondary_sidebar_items": ["page-toc"],

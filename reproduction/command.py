@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dropmargin.cli import options as shared
-from dropmargin.cli.console import Console, UsageError
-from dropmargin.cli.files import check_can_write
-from dropmargin.cli.program import FAILURE, SUCCESS, Command, error_message, run_program
+from dropmargin.cli.options import N_JOBS, SEED
+from dropmargin.cli.program import FAILURE, SUCCESS, Console, check_files, command, error_message, run_program
 
 if TYPE_CHECKING:
     from reproduction.harness import Experiment
@@ -27,28 +25,18 @@ _ALL = "all"
 
 
 _PARAMS = [
-    click.Argument(["experiment"], type=shared.Choice([*NAMES, _ALL])),
-    shared.option("--quick", help="Minutes instead of hours: fewer settings or less data."),
-    shared.option("--seed", type=shared.seed, default=0, metavar="N", help="Seed of all random numbers."),
-    shared.n_jobs_option(),
-    *shared.section(
-        "Data",
-        shared.path_option(
-            "--data", metavar="DIR", help="Folder of the data sets (default: $DROPMARGIN_DATA, or the user's cache)."
-        ),
-        shared.option("--no-download", help="Download nothing: missing data are an error."),
-        shared.path_option(
-            "--cache", metavar="DIR", help="Folder of cached image features (default: the user's cache; 2 GB)."
-        ),
-    ),
-    *shared.section(
-        "Results",
-        shared.path_option("--results", default="results", metavar="DIR", help="Folder of the measurements."),
-        shared.path_option("--html", help="Write the report."),
-        shared.path_option("--figures", metavar="DIR", help="Write each figure as an SVG file."),
-        shared.option("--fresh", help="Delete earlier measurements and start anew."),
-        shared.option("--from-results", help="Report on the measurements in --results, and run nothing."),
-    ),
+    click.argument("experiment", type=click.Choice([*NAMES, _ALL])),
+    click.option("--quick", is_flag=True, help="Minutes instead of hours: fewer settings or less data."),
+    SEED,
+    N_JOBS,
+    click.option("--data", metavar="DIR", help="Folder of the data sets (default: $DROPMARGIN_DATA, or the cache)."),
+    click.option("--no-download", is_flag=True, help="Download nothing: missing data are an error."),
+    click.option("--cache", metavar="DIR", help="Folder of cached image features (default: the user's cache; 2 GB)."),
+    click.option("--results", default="results", metavar="DIR", help="Folder of the measurements."),
+    click.option("--html", metavar="FILE", help="Write the report; an existing one is replaced."),
+    click.option("--figures", metavar="DIR", help="Write each figure as an SVG file."),
+    click.option("--fresh", is_flag=True, help="Delete earlier measurements and start anew."),
+    click.option("--from-results", is_flag=True, help="Report on the measurements in --results, and run nothing."),
 ]
 
 
@@ -57,16 +45,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_program(run, argv, "python -m reproduction")
 
 
-@click.command(cls=Command, params=_PARAMS)
+@command(*_PARAMS)
 def run(options: SimpleNamespace, console: Console) -> int:
     """Run the paper's EXPERIMENT, beside the published numbers: Figure 2, Figure 3, Table 2, Figure 4, or all."""
     if options.from_results and options.fresh:
-        raise UsageError("--from-results runs nothing and --fresh runs all anew: give one of the two")
+        raise click.UsageError("--from-results runs nothing and --fresh runs all anew: give one of the two")
     from reproduction.results_log import log_path
 
     if options.html is not None:
         logs = [log_path(options.results, name, quick) for name in NAMES for quick in (False, True)]
-        check_can_write("--html", options.html, map(str, logs))
+        check_files([str(log) for log in logs if log.exists()], {"--html": options.html}, force=True)
     for folder in (options.figures, None if options.from_results else options.results):
         if folder is not None:
             _check_folder(folder)

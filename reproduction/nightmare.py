@@ -23,16 +23,16 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC
 
-from dropmargin.baselines import FDropSVC
 from dropmargin.estimators import DropoutLogisticRegression, NoisyLinearClassifier
 from dropmargin.evaluation import deletion_curve
-from dropmargin.evaluation.methods import RescalingClassifier
 from dropmargin.threads import one_blas_thread
 from dropmargin.typing import Array
 from reproduction import published
 from reproduction.datasets import load_mnist
+from reproduction.fdrop import FDropSVC
 from reproduction.harness import Experiment, RunConfig
 from reproduction.noise import blankout
+from reproduction.rescaling import RescalingClassifier
 from reproduction.results_log import ResultsLog, Task
 from reproduction.summary import (
     Chart,

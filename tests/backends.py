@@ -1,33 +1,40 @@
 """The backends of `Partitions`, for the conformance tests: each yields partitions of the same parts.
 
-To add one, write a context manager that takes a list of `Rows` and a temporary folder and yields the partitions, and
-add it to `BACKENDS`. Its results must be those of `reference` to the last bit.
+To add one, write a context manager that takes a list of `Rows` and yields the partitions, and add it to `BACKENDS`. It
+must have the optimum of `reference`.
 """
 
 from __future__ import annotations
 
-import uuid
 from contextlib import contextmanager
 from functools import cache, partial
 
 import dask
 from distributed import Client
 
-from dropmargin import DropoutSVC
 from dropmargin.dask.partitions import DaskPartitions
 from dropmargin.data import LocalPartitions, Rows, canonical
-from dropmargin.streaming.blocks import FileBlocks, fetched_rows
-from dropmargin.streaming.checkpoint import Log, LoggedPartitions
-from dropmargin.streaming.partitions import FilePartitions
+from dropmargin.streaming.partitions import BlockPartitions
 
 
 class Elsewhere(LocalPartitions):
     """Partitions in this process that behave like those of a backend whose rows are not in memory."""
 
-    keeps_large_values = False
+    def __init__(self, parts, n_threads=1):
+        super().__init__(numbered(parts), n_threads)
 
-    def rows_in_memory(self):
+    def transformed(self, function, *args):
+        other = Elsewhere([], self.n_threads)
+        other.parts, other.n_partitions = [function(part, *args) for part in self.parts], self.n_partitions
+        return other
+
+    def single(self):
         return None
+
+
+def numbered(parts):
+    """Return rows with the numbers of their partitions."""
+    return [Rows(rows.X, rows.y, rows.sample_weight, number) for number, rows in enumerate(parts)]
 
 
 def reference(parts):
@@ -36,53 +43,35 @@ def reference(parts):
 
 
 @contextmanager
-def _serial(parts, folder):
-    with reference(parts) as data:
-        yield data
+def _local(n_threads, parts):
+    yield Elsewhere(parts, n_threads)
 
 
-@contextmanager
-def _threads(n_threads, parts, folder):
-    with Elsewhere(parts, n_threads) as data:
-        yield data
-
-
-@contextmanager
-def _fetched(parts, folder):
+class Fetched(BlockPartitions):
     """Rows that are fetched at every use, each time as a new object."""
-    fetched = [Rows(partial(_copy, canonical(rows.X)), rows.y, rows.sample_weight) for rows in parts]
-    with Elsewhere(fetched, 2) as data:
-        yield data
+
+    def __init__(self, parts, n_threads):
+        super().__init__([rows.y for rows in parts], [str(k) for k in range(len(parts))], parts[0].X.shape[1])
+        self.own, self.n_threads = [canonical(rows.X) for rows in parts], n_threads
+        self.weights = [rows.sample_weight for rows in parts]
+
+    def fetch(self, index):
+        return self.own[index].copy()
 
 
 @contextmanager
-def _files(n_threads, room, parts, folder):
-    """Blocks in files, of which some may stay in memory."""
-    own = folder / uuid.uuid4().hex
-    own.mkdir()
-    blocks = FileBlocks(own)
-    for rows in parts:
-        blocks.add(canonical(rows.X))
-    blocks.keep(room)
-    rows = fetched_rows(blocks, [(rows.y, rows.sample_weight) for rows in parts])
-    with FilePartitions(rows, n_threads, folder, room) as data:
-        yield data
+def _fetched(n_threads, parts):
+    yield Fetched(parts, n_threads)
 
 
 @contextmanager
-def _logged(parts, folder):
-    """Files, with a checkpoint."""
-    with Log(folder / f"{uuid.uuid4().hex}.log", 32 * "0", DropoutSVC()) as log, _files(1, 0, parts, folder) as data:
-        yield LoggedPartitions(data, log)
-
-
-@contextmanager
-def _dask(parts, folder):
+def _dask(parts):
     """A cluster of two workers in this process, started once."""
-    client = _cluster()
+    client, parts = _cluster(), numbered(parts)
     futures = client.compute([dask.delayed(rows, traverse=False, pure=False) for rows in parts], sync=False)
-    with DaskPartitions(client, futures, timeout=100.0) as data:
-        yield data
+    data = DaskPartitions(client, futures, timeout=100.0)
+    yield data
+    data.release()
 
 
 @cache
@@ -90,19 +79,12 @@ def _cluster():
     return Client(n_workers=2, threads_per_worker=2, processes=False, dashboard_address=":0", set_as_default=False)
 
 
-def _copy(X):
-    return X.copy()
-
-
-#: Name to context manager of (parts, folder).
+#: Name to context manager of the parts.
 BACKENDS = {
-    "serial": _serial,
-    "2 threads": partial(_threads, 2),
-    "3 threads": partial(_threads, 3),
-    "fetched rows": _fetched,
-    "files": partial(_files, 1, 0),
-    "files, 3 threads": partial(_files, 3, 3000),
-    "files with a log": _logged,
+    "serial": partial(_local, 1),
+    "3 threads": partial(_local, 3),
+    "blocks": partial(_fetched, 1),
+    "blocks, 3 threads": partial(_fetched, 3),
     "dask": _dask,
 }
 #: Backends that take minutes for all conformance tests.

@@ -38,15 +38,6 @@ def make_multiclass(
     return X, y
 
 
-def make_separable(n_samples: int = 40, n_features: int = 3, seed: int = 2) -> tuple[np.ndarray, np.ndarray]:
-    """Return two classes with a wide gap between them, on either side of the origin."""
-    rng = np.random.RandomState(seed)
-    y = np.arange(n_samples) % 2
-    X = rng.randn(n_samples, n_features)
-    X[:, 0] = (2 * y - 1) * (1.0 + np.abs(X[:, 0]))
-    return X, y
-
-
 def make_centred(n_samples: int = 200, n_features: int = 5, seed: int = 3) -> tuple[np.ndarray, np.ndarray]:
     """Return standard normal columns and two noisy classes that a linear rule tells apart at about 0.9."""
     rng = np.random.RandomState(seed)
@@ -69,6 +60,20 @@ def _rows(n_samples: int, n_features: int, n_scores: int, seed: int) -> tuple[np
     X = np.abs(rng.randn(n_samples, n_features)) * (rng.rand(n_samples, n_features) < 0.7)
     weights = rng.randn(n_features, n_scores)
     return X, X @ weights + rng.randn(n_samples, n_scores), weights
+
+
+def with_nan(X: np.ndarray, share: float = 0.3, seed: int = 5) -> np.ndarray:
+    """Return a copy with a share of its entries NaN."""
+    X = np.array(X)
+    X[np.random.RandomState(seed).uniform(size=X.shape) < share] = np.nan
+    return X
+
+
+def explicit(X: np.ndarray) -> sparse.csr_array:
+    """Return CSR with zeros left out and NaN stored."""
+    stored = np.isnan(X) | (X != 0.0)
+    rows, columns = np.nonzero(stored)
+    return sparse.csr_array((X[stored], (rows, columns)), shape=X.shape)
 
 
 def blankout(rate: Any) -> DropoutNoise:

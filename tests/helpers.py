@@ -5,28 +5,30 @@ The plain formulas are those of the design, with no call into the library but to
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import numpy as np
-import pytest
 from scipy import sparse
 from scipy.special import ndtr
 
-from dropmargin.data import LocalPartitions, Rows, canonical, row_blocks
+from dropmargin.data import Columns, LocalPartitions, Output, TrainingData, canonical
+from dropmargin.data.blocks import cut, slice_rows
 from dropmargin.losses import (
+    EpsilonInsensitive,
     Exponential,
     GaussianHinge,
     GaussianLogistic,
     Hinge,
     Logistic,
     MCFLogistic,
-    MGFLoss,
     Quadratic,
 )
-from dropmargin.noise import DropoutNoise, GaussianNoise, LaplaceNoise, PoissonNoise, Variance
-from dropmargin.objective import ClassObjective, MomentObjective
-from dropmargin.objective.scores import NoiseOfScores
+from dropmargin.noise import DropoutNoise, GaussianNoise, LaplaceNoise, PoissonNoise
+from dropmargin.objective import Objective
 from dropmargin.penalties import Penalty
-from dropmargin.solvers import SOLVERS, Options
-from dropmargin.solvers.solve import choose_method
+from dropmargin.solvers import SOLVERS, Problem, solve_outputs, with_means
+from dropmargin.solvers import make_objective as inner_objective
+from dropmargin.solvers.solve import _prepare
 
 N_FEATURES = 6
 
@@ -39,7 +41,6 @@ MOMENT_LOSSES = {
 }
 MGF_LOSSES = {"exponential": Exponential(), "mcf-logistic": MCFLogistic()}
 LOSSES = MOMENT_LOSSES | MGF_LOSSES
-PROBLEM_C = 0.7
 RADIAL = ("hinge", "logistic", "quadratic")
 
 NOISES = {
@@ -71,32 +72,88 @@ def make_data(n_samples: int = 40, n_columns: int = 1, seed: int = 0):
     return X, np.where(scores > 0.0, 1.0, -1.0), rng.uniform(0.5, 2.0, n_samples)
 
 
-def make_objective(X, labels, weights, loss, noise, *, C=1.0, fit_intercept=True, l2=1.0, column=0):
-    """Return the objective of a loss and a noise, on two partitions; of one column if it is through the MGF."""
-    X = canonical(X)
-    through_mgf = isinstance(loss, MGFLoss)
+def make_table(n_rows=60, seed=0):
+    """Return non-negative rows with many zeros, numbers far from zero with heavy tails, and weights."""
+    rng = np.random.default_rng(seed)
+    X = rng.poisson(0.8, (n_rows, N_FEATURES)) * rng.uniform(0.3, 1.2, (n_rows, N_FEATURES))
+    y = 100.0 + 5.0 * X @ rng.normal(size=N_FEATURES) + rng.standard_t(3, size=n_rows)
+    return X, y, rng.uniform(0.5, 2.0, n_rows)
+
+
+@dataclass
+class GivenObjective:
+    """An objective as a function of the coefficients of the features as they were given: not centred, not sorted."""
+
+    problem: Problem
+    data: TrainingData
+    outputs: list[Output]
+    objective: Objective
+    columns: Columns
+    means: np.ndarray | None
+
+    def at(self, coef):
+        return GivenPoint(self, self.objective.at(self.inside(coef)))
+
+    def value(self, coef):
+        return self.objective.value(self.inside(coef))
+
+    def inside(self, coef):
+        """Return the coefficients of the features that the solvers see."""
+        coef = np.array(self.columns.select(coef))
+        if self.means is not None:
+            coef[-1] += self.means[self.columns.features] @ coef[:-1]
+        return coef
+
+    def outside(self, gradient):
+        """Return a gradient by those as one by the coefficients of the features as they were given."""
+        gradient = gradient.copy()
+        if self.means is not None:
+            gradient[:-1] += np.outer(self.means[self.columns.features], gradient[-1])
+        return self.columns.restore(gradient)
+
+
+class GivenPoint:
+    """Value, gradient and products of a `GivenObjective` at some coefficients."""
+
+    def __init__(self, given, point):
+        self.given, self.point = given, point
+        self.value, self.gradient = point.value, given.outside(point.gradient)
+
+    def product(self, direction, is_majoriser=False):
+        """Return the Hessian, with the penalty's part, times a direction."""
+        objective, direction = self.point.objective, self.given.inside(direction)
+        image = self.point.product(direction, is_majoriser)
+        image[:-1] += objective.penalty.curvature(self.point.coef) * direction[:-1]
+        image[-1] *= objective.fit_intercept
+        return self.given.outside(image)
+
+
+def given_objective(X, y, weights, loss, noise, n_classes, *, n_parts=2, multi_class="ovr", **options):
+    """Return the objective of rows with the index of their class, or with numbers (one class), in so many blocks."""
+    own = {"C": 1.0, "fit_intercept": True, "penalty": Penalty(), **options}
     noise = noise and noise.resolve(X.shape[1])
-    variance = Variance() if noise is None else noise.variance()
-    variance = variance.of_stored_entries() if sparse.issparse(X) else variance
-    groups = {} if variance.groups is None else {"groups": variance.feature_groups(X.shape[1])}
-    entry = variance.entry if variance.moves_entries and not through_mgf else None
-    labels = labels[:, [column]] if through_mgf else labels
-    parts = []
-    for rows in (slice(0, len(labels) // 3), slice(len(labels) // 3, None)):
-        (block,) = row_blocks(canonical(X[rows]), entry)
-        parts.append(Rows(block, labels[rows], C * weights[rows]))
-    data = LocalPartitions(parts)
-    if through_mgf:
-        of_scores = NoiseOfScores(variance, None if variance.is_zero else noise, groups.get("groups"))
-        return ClassObjective(data, of_scores, loss, Penalty(l2=l2), fit_intercept, X.shape[1])
-    columns = np.arange(labels.shape[1])
-    return MomentObjective(data, loss, variance, Penalty(l2=l2), fit_intercept, X.shape[1], columns, **groups)
+    problem = Problem(loss, noise, multi_class=multi_class, solver=SOLVERS["newton"], tol=1e-6, max_iter=100, **own)
+    data = TrainingData.of_matrix(canonical(X), y, weights, n_classes)
+    if n_parts > 1:
+        rows = data.rows.single()
+        data = replace(data, rows=LocalPartitions([slice_rows(rows, *ends) for ends in cut(rows.X, n_parts)]))
+    problem, data = with_means(problem, data)
+    outputs = data.outputs(multi_class)
+    columns, means, _ = _prepare(problem, data)
+    return GivenObjective(problem, data, outputs, inner_objective(problem, data, outputs), columns, means)
 
 
-def solve(solver, objective, coef, *, tol, max_iter):
+def make_objective(X, labels, weights, loss, noise, *, l2=1.0, **options):
+    """Return the objective of labels in {-1, +1}; of several columns, one in each row is +1."""
+    n_classes = max(2, labels.shape[1])
+    y = labels.argmax(axis=1) if labels.shape[1] > 1 else (labels[:, 0] > 0.0).astype(int)
+    return given_objective(X, y, weights, loss, noise, n_classes, penalty=Penalty(l2=l2), **options)
+
+
+def solve(solver, given, coef, *, tol, max_iter):
     """Return the result of a solver by its name, started at coefficients."""
-    method = choose_method(SOLVERS[solver], objective)
-    return method(objective, objective.at(coef), Options(tol, max_iter))
+    problem = replace(given.problem, solver=SOLVERS[solver], tol=tol, max_iter=max_iter)
+    return solve_outputs(problem, given.data, given.outputs, coef)
 
 
 def as_format(X, layout):
@@ -178,6 +235,16 @@ def plain_moment_loss(name, y, m, v):
     return np.logaddexp(0.0, -(y * m)[..., None] + sd[..., None] * _T) @ _NORMAL
 
 
+def plain_loss(loss, residual):
+    """Return the loss without noise."""
+    if isinstance(loss, Quadratic):
+        return residual**2
+    if isinstance(loss, EpsilonInsensitive):
+        return np.maximum(np.abs(residual) - loss.epsilon, 0.0)
+    size = np.abs(residual)
+    return np.where(size <= loss.delta, 0.5 * size**2, loss.delta * (size - 0.5 * loss.delta))
+
+
 def plain_score_log_mgf(noise, X, w):
     """Return ``log E exp(score)`` of each row."""
     if getattr(noise, "groups", None) is None:
@@ -202,33 +269,3 @@ def plain_objective(name, noise, X, y, weights, C, coef):
 def central_difference(function, at, direction, step=1e-6):
     """Return the derivative of a function along a direction."""
     return (function(at + step * direction) - function(at - step * direction)) / (2.0 * step)
-
-
-def make_problem(loss, noise, layout="dense", n_columns=3, fit_intercept=True, seed=0):
-    """Return an objective, its data, and coefficients to ask it at; a loss through the MGF has one column."""
-    X, labels, weights = make_data(n_columns=n_columns, seed=seed)
-    column = n_columns // 2
-    options = {"C": PROBLEM_C, "fit_intercept": fit_intercept, "column": column}
-    objective = make_objective(as_format(X, layout), labels, weights, LOSSES[loss], NOISES[noise], **options)
-    if loss in MGF_LOSSES:  # exponentials grow fast: smaller weights
-        return objective, X, labels[:, [column]], weights, make_coefficients(1, fit_intercept, seed, scale=0.2)
-    return objective, X, labels, weights, make_coefficients(n_columns, fit_intercept, seed)
-
-
-def make_coefficients(n_columns, fit_intercept=True, seed=0, scale=0.6):
-    coef = scale * np.random.default_rng([seed, 1]).normal(size=(N_FEATURES + 1, n_columns))
-    coef[-1] *= fit_intercept
-    return coef
-
-
-def as_matrix(curvature, column, n_columns):
-    """Return the matrix of a curvature, by its products with the unit vectors."""
-    out = np.empty((N_FEATURES + 1, N_FEATURES + 1))
-    for d in range(N_FEATURES + 1):
-        unit = np.zeros((N_FEATURES + 1, n_columns))
-        unit[d] = 1.0
-        out[:, d] = curvature.product(unit)[:, column]
-    return out
-
-
-each_layout = pytest.mark.parametrize("layout", ["dense", "sparse"])

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
 from sklearn.base import clone
 
-from datasets import (
-    TIGHT,
-    estimators,
-    noises,
-    relative_difference,
-)
+from datasets import TIGHT, estimators, noises, relative_difference
 
 BAR = 1e-10
 ESTIMATORS = estimators(tol=TIGHT, C=0.5)
 NOISES = noises()
-every_loss = pytest.mark.parametrize("estimator", ESTIMATORS.values(), ids=ESTIMATORS.keys())
 CORE = {name: ESTIMATORS[name] for name in ESTIMATORS if not name.endswith("-gaussian")}
-each_core_loss = pytest.mark.parametrize("estimator", CORE.values(), ids=CORE.keys())
-every_noise = pytest.mark.parametrize("noise", NOISES.values(), ids=NOISES.keys())
-a_few_noises = pytest.mark.parametrize(
-    "noise", [None, 0.3, NOISES["gaussian-per-feature"]], ids=["none", "dropout", "gaussian-per-feature"]
-)
 
 
 def fit(estimator, X, y, sample_weight=None, **params):

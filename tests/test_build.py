@@ -17,7 +17,7 @@ import pytest
 pytest.importorskip("hatchling")
 
 ROOT = Path(__file__).parent.parent
-LIBRARIES = {"dropmargin/data/_kernels.so", "dropmargin/io/data/_svmlight.so"}
+LIBRARIES = {"dropmargin/data/_kernels.so"}
 SMOKE_TEST = """
 import dropmargin, numpy as np
 from dropmargin.data import kernels
@@ -48,7 +48,7 @@ def build(project, target, folder, **environment):
     command = [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(folder)]
     done = subprocess.run(command, cwd=project, env=os.environ | environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    (path,) = folder.iterdir()
+    (path,) = folder.glob("*.*")
     return path, done.stdout + done.stderr
 
 
@@ -69,6 +69,16 @@ def test_libraries_in_the_wheel(project, tmp_path, compiler, libraries):
     assert wheel.name.endswith("-any.whl") == (not libraries)
     assert ("no C compiler" in output) == (not libraries)
     assert_works_in_an_empty_environment(wheel, tmp_path / "environment", has_libraries=bool(libraries))
+
+
+@needs_cc
+def test_flags_of_the_environment_come_last(project, tmp_path):
+    script = tmp_path / "compiler"
+    script.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/arguments\nexec cc "$@"\n')
+    script.chmod(0o755)
+    build(project, "wheel", tmp_path / "out", CC=str(script), CFLAGS="-O1 -g", ARCHFLAGS="-DARCH=1")
+    arguments = (tmp_path / "arguments").read_text().split()
+    assert arguments.index("-O3") < arguments.index("-O1") < arguments.index("-g") < arguments.index("-DARCH=1")
 
 
 def assert_works_in_an_empty_environment(wheel, folder, has_libraries):

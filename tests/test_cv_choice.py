@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy import sparse
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.preprocessing import scale
@@ -17,9 +14,7 @@ from datasets import make_binary, make_centred
 from dropmargin import DropoutLogisticRegression, DropoutLogisticRegressionCV, DropoutSVC, DropoutSVCCV
 from dropmargin.model_selection import path_solver
 
-_DATA = Path(os.environ.get("DROPMARGIN_DATA", Path(__file__).parents[2] / "shared" / "data"))
 _PAIRS = [(DropoutSVC, DropoutSVCCV), (DropoutLogisticRegression, DropoutLogisticRegressionCV)]
-both = pytest.mark.parametrize(("plain", "search"), _PAIRS, ids=["svc", "logistic"])
 svc_if_slow = pytest.mark.parametrize(
     ("plain", "search"), [pytest.param(*_PAIRS[0], marks=pytest.mark.slow), _PAIRS[1]], ids=["svc", "logistic"]
 )
@@ -72,36 +67,6 @@ def test_the_choice_on_breast_cancer(plain, search):
     _assert_choice_of_grid_search(plain, search, scale(X), y, [0.0, 0.1, 0.3, 0.6], [0.01, 0.1, 1.0])
 
 
-@svc_if_slow
-def test_the_choice_on_digits(plain, search):
-    X, y = load_digits(return_X_y=True)
-    _assert_choice_of_grid_search(plain, search, X[:200] / 16.0, y[:200], [0.1, 0.5], [0.3, 3.0], cv=2)
-
-
-@pytest.mark.slow
-@both
-@pytest.mark.skipif(not (_DATA / "amazon5k").is_dir(), reason=f"the Amazon reviews are not in {_DATA}")
-def test_the_choice_on_reviews(plain, search):
-    from sklearn.datasets import load_svmlight_file
-
-    X, y = load_svmlight_file(_DATA / "amazon5k" / "kitchen_train.svmlight.gz", n_features=5000, zero_based=True)
-    _assert_choice_of_grid_search(plain, search, X[::4], y[::4], [0.1, 0.5, 0.9], [0.001, 0.01], cv=2, tol=1e-10)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not (_DATA / "news20.npz").is_file(), reason=f"20 newsgroups are not in {_DATA}")
-def test_the_choice_on_newsgroups():
-    with np.load(_DATA / "news20.npz") as file:
-        parts = tuple(file[f"train_{name}"] for name in ("data", "indices", "indptr"))
-        X, y = sparse.csr_array(parts, shape=(len(parts[2]) - 1, int(file["n_features"]))), file["train_y"]
-    rows = np.flatnonzero(y < 3)[::12]
-    pair = DropoutLogisticRegression, DropoutLogisticRegressionCV
-    X = X[rows].log1p()
-    _assert_choice_of_grid_search(
-        *pair, X[:, np.diff(X.tocsc().indptr) > 2], y[rows], [0.1, 0.5, 0.9], [0.1, 1.0], cv=2
-    )
-
-
 def _scores_from(table):
     """Return a scorer that looks its score up by noise and ``C``, and by the fold that the test rows tell."""
     return lambda model, X, y: table[int(X[0, -1])][model.noise.rate, model.C]
@@ -143,45 +108,6 @@ def test_the_one_standard_error_rule(prune):
     assert (model.noise_.rate, model.C_) == (0.5, 1.0)
     assert model.best_score_ == pytest.approx(0.75)
     assert model.refined_[model.best_index_]
-
-
-@pytest.mark.parametrize("prune", [True, False])
-def test_of_equal_scores_within_one_standard_error_the_first_noise(prune):
-    table = {(0.1, 1.0): [0.5, 0.6, 0.7], (0.5, 1.0): [0.5, 0.6, 0.7 + 1e-14]}  # equal but for rounding
-    table |= {(0.1, 10.0): [0.61] * 3, (0.5, 10.0): [0.5, 0.6, 0.8]}
-    assert _rigged(table, prune=prune, rule="one-se").best_index_ == (0, 0)
-
-
-def test_points_within_the_error_of_the_rough_scores_are_refined():
-    """Where some rough scores were too low by 0.1, others may be: a point is refined up to 0.2 below the best one."""
-    X, y = make_centred(30)
-    rough = {0.1: [0.7, 0.69, 0.68], 0.5: [0.63, 0.3, 0.3]}
-    refined = {0.1: [0.8, 0.79, 0.78], 0.5: [0.83, 0.95, 0.95]}
-    Cs, seen = [0.1, 1.0, 10.0], set()
-
-    def score(model, X, y):
-        if np.abs(model.coef_).max() <= 1e-3:
-            return 0.0  # before the search, scorers are tried with arbitrary coefficients
-        point = model.noise.rate, model.C, float(X[0, 0])
-        table = refined if point in seen else rough
-        seen.add(point)
-        return table[model.noise.rate][Cs.index(model.C)]
-
-    model = DropoutSVCCV(noises=[0.1, 0.5], Cs=Cs, cv=2, scoring=score).fit(X, y)
-    assert model.best_index_ == (1, 0)
-    assert model.best_score_ == pytest.approx(0.83)
-    assert model.refined_.tolist() == [[True, True, True], [True, False, False]]
-
-
-def test_the_one_standard_error_rule_with_and_without_the_early_stop():
-    X, y = load_breast_cancer(return_X_y=True)
-    options = {"noises": [0.1, 0.3, 0.5, 0.8], "Cs": 10.0 ** np.arange(-3, 2), "rule": "one-se"}
-    early, full = (DropoutSVCCV(**options, prune=stop).fit(scale(X)[::2], y[::2]) for stop in (True, False))
-    assert early.best_index_ == full.best_index_
-    best = np.unravel_index(full.scores_.mean(axis=0).argmax(), (4, 5))
-    own = full.scores_[:, best[0], best[1]]
-    assert own.mean() - own.std(ddof=1) / np.sqrt(5) <= full.best_score_ <= own.mean()
-    assert full.Cs_[best[1]] >= full.C_
 
 
 @pytest.mark.parametrize("search", [pytest.param(DropoutSVCCV, marks=pytest.mark.slow), DropoutLogisticRegressionCV])

@@ -1,417 +1,315 @@
-"""All formats: file names, options, gzip, standard input, size limits; npz archives and text files."""
+"""Data files are read exactly: ids, labels and cells keep their digits; a malformed file is one error of one line."""
 
 from __future__ import annotations
 
 import gzip
 import io
+import json
+import os
 import pickle
-import subprocess
 import sys
-import zipfile
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy import sparse
 
-from dealing import together
 from dropmargin.io.data import FORMATS, DataFormatError, ReadOptions, find_format, read_chunks, read_data
+from dropmargin.io.data.sources import hash_of
 
-TEXTS = {
-    "svmlight": (b"1 1:2 3:4\n-1 2:1\n1 3:1\n", {"zero_based": False, "n_features": 3}),
-    "csv": (b"a,b\n1,x\n2,y\n3,x\n", {"columns": {"a": "number", "b": "category"}}),
-    "tsv": (b"a\tb\n1\tx\n2\ty\n3\tx\n", {"columns": {"a": "number", "b": "category"}}),
-    "jsonl": (b'{"a": 1, "b": "x"}\n{"a": 2, "b": "y"}\n', {"columns": {"a": "number", "b": "category"}}),
-    "text": (b"good\nbad\n\n", {}),
-}
+pd = pytest.importorskip("pandas")
+pytest.importorskip("pyarrow")
+
+_CSV = b"a,b,label\n1.5,x,yes\n,y,no\n3,x,yes\n"
 
 
-def archive(**arrays):
+def write(tmp_path, name, content):
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def read(tmp_path, name, content, **options):
+    return read_data(write(tmp_path, name, content), ReadOptions(**options))
+
+
+def refused(tmp_path, name, content, message, **options):
+    with pytest.raises(DataFormatError, match=message) as caught:
+        read(tmp_path, name, content, **options)
+    assert str(caught.value).startswith(str(tmp_path))
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+# Exactness -----------------------------------------------------------------------------------------------------------
+
+_LONG = "1234567890123456789"
+
+
+def test_ids_pass_through_exactly(tmp_path):
+    rows = f'{{"id": {_LONG}, "a": 1}}\n{{"a": 2}}\n{{"id": 1e400, "a": 3}}\n{{"id": "007", "a": 4}}\n'
+    assert read(tmp_path, "a.jsonl", rows, ids="id").ids == [_LONG, "", "1e400", "007"]
+    assert read(tmp_path, "a.csv", f"id,a\n{_LONG},1\n007,2\n", ids="id").ids == [_LONG, "007"]
+    path = tmp_path / "a.parquet"
+    pd.DataFrame({"id": pd.array([int(_LONG), None], dtype="Int64"), "a": [1.0, 2.0]}).to_parquet(path)
+    assert read_data(path, ReadOptions(ids="id")).ids == [_LONG, ""]
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        (["007", "7"], ["007", "7"]),
+        (["7", "-3", "0"], [7, -3, 0]),
+        (["7.0", "7"], ["7.0", "7"]),
+        (["18446744073709551615", "1"], ["18446744073709551615", "1"]),
+        ([" yes", "no "], ["yes", "no"]),
+    ],
+)
+def test_labels_of_text_keep_their_text(labels, expected, tmp_path):
+    content = "a,label\n" + "".join(f"1,{label}\n" for label in labels)
+    assert read(tmp_path, "a.csv", content, target="label").y.tolist() == expected
+
+
+def test_labels_above_two_to_the_63_do_not_wrap(tmp_path):
+    y = np.array([2**64 - 1, 1, 2**63], dtype=np.uint64)
+    np.savez(tmp_path / "a.npz", X=np.eye(3), y=y)
+    pd.DataFrame({"a": [1.0, 2.0, 3.0], "label": y}).to_parquet(tmp_path / "a.parquet")
+    lines = "".join(json.dumps({"a": 1, "label": label}) + "\n" for label in y.tolist())
+    write(tmp_path, "a.jsonl", lines)
+    for name in ("a.npz", "a.parquet", "a.jsonl"):
+        options = ReadOptions(target=None if name == "a.npz" else "label")
+        assert read_data(tmp_path / name, options).y.tolist() == y.tolist()
+        parts = list(read_chunks(tmp_path / name, options, chunk_bytes=1))
+        assert [label for part in parts for label in part.y.tolist()] == y.tolist()
+
+
+def test_cells_are_text_and_missing_cells_are_missing(tmp_path):
+    data = read(tmp_path, "a.csv", "a,b,c\n 1.50 ,NA,007\n?,x y,\n")
+    assert data.X["a"].tolist()[0] == "1.50"
+    assert data.X.isna().to_numpy().tolist() == [[False, True, False], [True, False, True]]
+    assert data.X["c"].tolist()[0] == "007"
+
+
+# Names, separators, encodings ----------------------------------------------------------------------------------------
+
+
+def test_duplicate_and_unnamed_columns_get_names_with_a_note(tmp_path):
+    data = read(tmp_path, "a.csv", "a,,a,a_2\n1,2,3,4\n")
+    assert list(data.X.columns) == ["a", "column_2", "a_2", "a_2_2"]
+    assert [note.split(":")[0] for note in data.notes] == [
+        "column 2 has no name",
+        "column 3 has the name 'a' of another",
+        "column 4 has the name 'a_2' of another",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "separator"),
+    [
+        ('a;b\n"1\n2";x,y\n', ";"),
+        ('"a\n1";b\n"x;\n";2\n', ";"),
+        ("a\tb\n1,5\t2\n", "\t"),
+        ("a,b\n1;2,3\n", ","),
+        ("a\n1\n", ","),
+        ("a|b\n1|2\n", "|"),
+    ],
+)
+def test_separators(content, separator, tmp_path):
+    data = read(tmp_path, "a.csv", content, separator=separator if separator == "|" else None)
+    assert data.n_samples == 1
+    assert data.X.shape[1] == (1 if content == "a\n1\n" else 2)
+    assert bool(data.notes) == (separator in ";\t")
+
+
+@pytest.mark.parametrize("encoding", [None, "latin-1", "utf-16", "utf-8-sig"])
+def test_encodings(encoding, tmp_path):
+    content = "größe,label\nhöher,ja\n".encode(encoding or "utf-8")
+    given = encoding if encoding == "latin-1" else None  # the others are found
+    data = read(tmp_path, "a.csv", content, encoding=given, target="label")
+    assert data.X["größe"].tolist() == ["höher"]
+    if encoding == "latin-1":
+        refused(tmp_path, "a.csv", content, "--encoding latin-1", target="label")
+        assert read(tmp_path, "a.txt", content, encoding=given).X["text"].tolist()[1] == "höher,ja"
+        refused(tmp_path, "a.txt", content, "--encoding latin-1")
+    with pytest.raises(ValueError, match="encoding 'nix' is not known"):
+        read(tmp_path, "a.csv", content, encoding="nix")
+
+
+# Formats -------------------------------------------------------------------------------------------------------------
+
+
+def test_formats_by_name(tmp_path):
+    for name, form in FORMATS.items():
+        for ending in form.endings:
+            assert find_format(f"x{ending}") == find_format(f"X{ending.upper()}.gz") == name
+    with pytest.raises(ValueError, match=r"format of x\.doc is not known"):
+        find_format("x.doc")
+    with pytest.raises(ValueError, match="must be given for standard input"):
+        find_format("-")
+    with pytest.raises(ValueError, match="is an option of svmlight files, not of csv files"):
+        read(tmp_path, "a.csv", _CSV, zero_based=True)
+    with pytest.raises(FileNotFoundError):
+        read_data(tmp_path / "absent.csv")
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])
+def test_gzip_and_standard_input(name, tmp_path, monkeypatch):
+    content = gzip.compress(_CSV) if name.endswith(".gz") else _CSV
+    expected = read(tmp_path, name, content, target="label")
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(content)))
+    found = read_data("-", ReadOptions(format="csv", target="label"))
+    assert found.X.equals(expected.X)
+    assert found.y.tolist() == expected.y.tolist() == ["yes", "no", "yes"]
+    assert hash_of("-") is None
+    assert hash_of(tmp_path / name) == hash_of(tmp_path / name)
+
+
+def test_a_folder_of_parquet_files_is_one_table(tmp_path):
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    for number in (2, 1):
+        frame = pd.DataFrame({"a": [number + 0.5] * 2, "label": [number, 0]})
+        frame.to_parquet(folder / f"part-{number}.parquet")
+    write(folder, "_SUCCESS", "")
+    data = read_data(folder, ReadOptions(target="label"))
+    assert data.X["a"].tolist() == [1.5, 1.5, 2.5, 2.5]
+    assert data.y.tolist() == [1, 0, 2, 0]
+    before = hash_of(folder)
+    write(folder, "part-3.parquet", (folder / "part-1.parquet").read_bytes())
+    assert before != hash_of(folder)
+
+
+def test_text_files_and_folders(tmp_path):
+    data = read(tmp_path, "a.txt", "yes\tgood film\n\nno\tbad\tfilm\n", target="label")
+    assert (data.X["text"].tolist(), data.y.tolist()) == (["good film", "bad\tfilm"], ["yes", "no"])
+    assert read(tmp_path, "a.txt", "good\n\nbad").X["text"].tolist() == ["good", "", "bad"]
+    assert refused(tmp_path, "a.txt", "yes\tgood\nbad\n", "a label, a tab", target="label").line == 2
+    for name, text in {"pos/1.txt": "good", "neg/2.txt": "bad", "neg/1.txt": "dull", "neg/.x.txt": "no"}.items():
+        write(tmp_path / "films", name, text)
+    data = read_data(tmp_path / "films", ReadOptions(target="label"))
+    assert (data.X["text"].tolist(), data.y.tolist()) == (["dull", "bad", "good"], ["neg", "neg", "pos"])
+    assert data.ids == ["neg/1.txt", "neg/2.txt", "pos/1.txt"]
+
+
+def test_types_of_parquet_and_json(tmp_path):
+    frame = pd.DataFrame(
+        {"n": [1, 2], "t": pd.to_datetime(["2024-01-02", None]), "c": pd.Categorical(["x", None]), "b": [True, False]}
+    )
+    frame.to_parquet(tmp_path / "a.parquet")
+    found = read_data(tmp_path / "a.parquet").X
+    assert [found[name].dtype.kind for name in "ntb"] == ["i", "M", "b"]
+    assert found["c"].isna().tolist() == [False, True]
+    found = read(tmp_path, "a.jsonl", '{"a": "2024-01-02", "b": 1}\n{"b": 2.5, "c": true}\n').X
+    assert found["a"].tolist() == ["2024-01-02", None]
+    assert found["b"].tolist() == [1, 2.5]
+
+
+# svmlight and npz ----------------------------------------------------------------------------------------------------
+
+
+def test_first_index_and_number_of_features(tmp_path):
+    one = read(tmp_path, "a.svm", "1 1:2 3:4\n-1 2:1 # comment\n")
+    zero = read(tmp_path, "a.svm", "1 0:2 2:4\n-1 1:1\n")
+    assert one.X.toarray().tolist() == zero.X.toarray().tolist() == [[2.0, 0.0, 4.0], [0.0, 1.0, 0.0]]
+    assert (one.zero_based, zero.zero_based, one.y.tolist()) == (False, True, [1, -1])
+    assert one.X.indices.dtype == np.int32
+    assert read(tmp_path, "a.svm", "1 1:2\n", n_features=4).X.shape == (1, 4)
+    assert read(tmp_path, "a.svm", "1 1:2 9:1\n", n_features=4, ignore_extra=True).X.toarray().tolist() == [
+        [2, 0, 0, 0]
+    ]
+    refused(tmp_path, "a.svm", "1 1:2 9:1\n", "there are 9 features, but n_features is 4", n_features=4)
+    refused(tmp_path, "a.svm", "1 0:2\n", "index 0, but indices start at 1", zero_based=False)
+    refused(tmp_path, "a.svm", "1 1:1\n-1 30000000:1\n", "--max-features")
+
+
+def test_chunks_of_svmlight_are_the_whole_file(tmp_path):
+    lines = [f"{i % 3} " + " ".join(f"{j}:{i + j}" for j in range(1, 1 + i % 7)) + "\n" for i in range(200)]
+    lines[50] = "1 " + " ".join(f"{j}:1.25" for j in range(1, 80)) + "\n"  # longer than a chunk
+    path = write(tmp_path, "a.svm", "\n".join(lines))
+    whole = read_data(path)
+    options = ReadOptions(zero_based=False, n_features=whole.X.shape[1])
+    for size in (1, 7, 64, 1000, 10**6):
+        parts = list(read_chunks(path, options, chunk_bytes=size))
+        assert (sparse.vstack([part.X for part in parts]) != whole.X).nnz == 0
+        assert np.concatenate([part.y for part in parts]).tolist() == whole.y.tolist()
+    with pytest.raises(ValueError, match="needs zero_based and n_features"):
+        list(read_chunks(path))
+
+
+@pytest.mark.parametrize("layout", ["csr", "csc", "coo"])
+def test_archives(layout, tmp_path):
+    X = sparse.random_array((6, 5), density=0.5, random_state=0).asformat(layout)
+    sparse.save_npz(tmp_path / "a.npz", X)
+    data = read_data(tmp_path / "a.npz")
+    assert np.array_equal(data.X.toarray(), X.toarray())
+    assert data.y is None
+    csr = X.tocsr()
+    arrays = {"X_data": csr.data, "X_indices": csr.indices, "X_indptr": csr.indptr, "X_shape": np.array(csr.shape)}
+    np.savez(tmp_path / "b.npz", **arrays, target=np.array(["a", "b"] * 3), feature_names=np.array(list("abcde")))
+    data = read_data(tmp_path / "b.npz", ReadOptions(target="target"))
+    assert np.array_equal(data.X.toarray(), X.toarray())
+    assert (data.y.tolist(), data.feature_names) == (["a", "b"] * 3, tuple("abcde"))
+
+
+def _archive(**arrays):
     stream = io.BytesIO()
     np.savez(stream, **arrays)
     return stream.getvalue()
 
 
-def all_files():
-    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    table, parquet, arrow = pa.table({"a": [1.0, 2.0, 3.0], "b": ["x", "y", "x"]}), io.BytesIO(), io.BytesIO()
-    pq.write_table(table, parquet)
-    with pa.ipc.new_file(arrow, table.schema) as writer:
-        writer.write_table(table)
-    return {
-        **TEXTS,
-        "npz": (archive(X=np.arange(6.0).reshape(3, 2), y=np.array([1, 0, 1])), {}),
-        "parquet": (parquet.getvalue(), {}),
-        "arrow": (arrow.getvalue(), {}),
-    }
-
-
-def plain(data):
-    """Return the rows and labels of a data set, for comparisons."""
-    X = data.X
-    if hasattr(X, "toarray"):
-        X = X.toarray()
-    rows = X.to_dict("list") if data.is_table else np.asarray(X).tolist()
-    return rows, None if data.y is None else data.y.tolist()
-
-
-# File names, options, gzip, stdin     ---------------------------------------------------------------------------------
-
-
-def test_file_names_options_gzip_and_standard_input(tmp_path, monkeypatch):
-    files = all_files()
-    assert set(files) == set(FORMATS)
-    for name, (content, options) in files.items():
-        path = tmp_path / f"data{FORMATS[name].extensions[0]}"
-        path.write_bytes(content)
-        wanted = plain(read_data(path, ReadOptions(**options)))
-        zipped = path.with_name(path.name + ".gz")
-        zipped.write_bytes(gzip.compress(content))
-        anonymous = tmp_path / "data"
-        anonymous.write_bytes(content)
-        given = ReadOptions(format=name, **options)
-        assert plain(read_data(zipped, ReadOptions(**options))) == wanted
-        assert plain(read_data(anonymous, given)) == wanted
-        for packed in (content, gzip.compress(content)):
-            for read in (read_data, lambda *call: next(iter(read_chunks(*call)))):
-                monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(packed)))
-                assert plain(read("-", given)) == wanted
-                assert not sys.stdin.buffer.closed
-
-
-def test_unknown_formats():
-    for path, given, match in (
-        ("data.xyz", None, r"data.xyz is not known: use a file name that ends in one of .svm, .* or set format"),
-        ("-", None, "format must be given for standard input"),
-        ("data.svm", "arff", "format must be one of .*'arff'"),
-    ):
-        with pytest.raises(ValueError, match=match):
-            find_format(path, given)
-    assert find_format("A.SVM.GZ") == "svmlight"
-    assert find_format("x.csv", "tsv") == "tsv"
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "match"),
-    [
-        (
-            "a.svm",
-            {"target": "y"},
-            "target is an option of csv, tsv, .* files, not of svmlight files",
-        ),
-        ("a.csv", {"zero_based": True}, "zero_based is an option of svmlight files, not of csv files"),
-        ("a.npz", {"text": "review"}, "text is an option of .*, not of npz files"),
-        ("a.svm", {"n_features": -1}, "n_features must be an integer of at least 0, got -1"),
-        ("a.svm", {"n_features": 11, "max_features": 10}, "n_features=11 is more than max_features=10"),
-        ("a.svm", {"zero_based": "auto"}, r"zero_based must be one of \[None, True, False\], got 'auto'"),
-        ("a.csv", {"columns": {"a": "float"}}, "'category' or 'date', got 'float' for 'a'"),
-        ("a.csv", {"label_kind": "float"}, "label_kind must be"),
-        ("a.csv", {"target": "a", "text": "a"}, "target and text are the same column, 'a'"),
-    ],
-)
-def test_options_are_checked_before_the_file_is_opened(name, options, match):
-    with pytest.raises(ValueError, match=match):
-        read_data(name, ReadOptions(**options))
-    with pytest.raises(ValueError, match=match):
-        read_chunks(name, ReadOptions(**options))
-
-
-def test_chunk_bytes_are_checked():
-    with pytest.raises(ValueError, match="chunk_bytes must be an integer of at least 1, got 0"):
-        read_chunks("a.svm", chunk_bytes=0)
-
-
-def test_file_that_does_not_exist():
-    with pytest.raises(FileNotFoundError):
-        read_data("not-there.svm")
-
-
-@pytest.mark.parametrize("name", TEXTS)
-def test_broken_gzip_data(tmp_path, name):
-    content, options = TEXTS[name]
-    packed = gzip.compress(content * 500)
-    path = tmp_path / f"data{FORMATS[name].extensions[0]}.gz"
-    for broken in (packed[:-9], packed[:20], packed[:30] + b"\0" * 10 + packed[40:], packed + b"rubbish"):
-        path.write_bytes(broken)
-        with pytest.raises(DataFormatError, match=r"broken gzip data|: "):
-            read_data(path, ReadOptions(**options))
-
-
-def test_gzip_data_that_decompress_to_too_much(tmp_path):
-    path = tmp_path / "bomb.txt.gz"
-    path.write_bytes(gzip.compress((b"word " * 1000 + b"\n") * 15_000, 9))
-    with pytest.raises(DataFormatError, match=r"unpack to .* or more, over 200 times as many .*--max-ratio"):
-        read_data(path)
-
-
-class Repeated(io.RawIOBase):
-    """A stream of a beginning, and then of a text that is repeated up to 150 MB, beyond the longest line."""
-
-    def __init__(self, start, text):
-        self.start, self.text, self.left = start, text, 150 * 10**6
-
-    def readable(self):
-        return True
-
-    def readinto(self, buffer):
-        n = min(len(buffer), self.left)
-        content = (self.start + self.text * (n // len(self.text) + 1))[:n]
-        buffer[:n], self.start, self.left = content, b"", self.left - n
-        return n
-
-
-@pytest.mark.parametrize(
-    ("name", "start", "text", "match"),
-    [
-        ("csv", b"a,b\n1,x\n", b"1", "stdin:3: this line has more than 64 MB"),
-        ("csv", b"", b"a", "stdin:1: this line has more than 64 MB"),
-        ("csv", b'a,b\n1,x\n1,"', b"a" * 10**6 + b"\n", "stdin:3: a quoted field begins .* has more than 64 MB"),
-        ("jsonl", b'{"a": 1}\n{"a": 1', b"1", "stdin:2: this line has more than 64 MB"),
-        ("svmlight", b"1 1:1\n1 1:1", b"1", "stdin:2: this line has more than 64 MB"),
-        ("text", b"good\n", b"a", "stdin:2: this line has more than 64 MB"),
-    ],
-)
-@pytest.mark.parametrize("whole", [True, False])
-def test_a_line_without_an_end_is_refused_before_it_fills_the_memory(name, start, text, match, whole, monkeypatch):
-    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=Repeated(start, text)))
-    options = ReadOptions(format=name, **TEXTS[name][1])
-    with pytest.raises(DataFormatError, match=match):
-        list([read_data("-", options)] if whole else read_chunks("-", options))
-
-
-def test_errors_can_be_pickled():
-    error = DataFormatError("what", "file", 3, 4)
-    again = pickle.loads(pickle.dumps(error))
-    assert str(again) == str(error) == "file:3:4: what"
-    assert (again.line, again.column) == (3, 4)
-
-
-# Text files -----------------------------------------------------------------------------------------------------------
-
-
-def test_text_has_a_document_per_line(tmp_path):
-    path = tmp_path / "a.txt"
-    path.write_bytes("\ufeffgrün, wirklich\r\n\r\nNA\nlast".encode())
-    assert read_data(path).X == ["grün, wirklich", "", "NA", "last"]
-    assert read_data(path).y is None
-    parts = list(read_chunks(path, chunk_bytes=1))
-    assert [document for part in parts for document in part.X] == read_data(path).X
-
-
-def test_text_with_labels(tmp_path):
-    path = tmp_path / "a.txt"
-    path.write_text("1\tgood\n\n-1\tbad\tindeed\n")
-    data = read_data(path, ReadOptions(target="label"))
-    assert data.X == ["good", "bad\tindeed"]
-    assert data.y.tolist() == [1, -1]
-    path.write_text("good\tx\nNA\ty\n")
-    assert read_data(path, ReadOptions(target="label")).y.tolist() == ["good", "NA"]
-    for text, match in (
-        ("1\tx\ny\n", "a.txt:2: expected a label, a tab"),
-        ("1\tx\n\ty\n", "a.txt:2: the label is missing"),
-    ):
-        path.write_text(text)
-        with pytest.raises(DataFormatError, match=match):
-            read_data(path, ReadOptions(target="label"))
-
-
-def test_text_that_looks_like_svmlight(tmp_path):
-    path = tmp_path / "a9a.txt"
-    path.write_text("-1 3:1 11:1 14:1 \n")
-    with pytest.raises(
-        DataFormatError, match=r"a9a.txt:1: this looks like svmlight.*--format svmlight or --format text"
-    ):
-        read_data(path)
-    assert read_data(path, ReadOptions(format="svmlight")).X.shape == (1, 14)
-    assert read_data(path, ReadOptions(format="text")).X == ["-1 3:1 11:1 14:1 "]
-
-
-# npz ------------------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def read_npz(tmp_path):
-    """Return a function that reads the bytes of an archive."""
-
-    def read(content, **options):
-        path = tmp_path / "a.npz"
-        path.write_bytes(content)
-        return read_data(path, ReadOptions(**options))
-
-    return read
-
-
-@pytest.mark.parametrize("layout", ["csr", "csc", "coo"])
-@pytest.mark.parametrize("make", [sparse.random_array, sparse.random])
-def test_matrices_of_scipy(read_npz, layout, make):
-    shape = ((20, 9),) if make is sparse.random_array else (20, 9)
-    X = make(*shape, density=0.2, format=layout, random_state=0)
-    stream = io.BytesIO()
-    sparse.save_npz(stream, X)
-    got = read_npz(stream.getvalue()).X
-    assert isinstance(got, sparse.csr_array)
-    assert got.has_sorted_indices
-    np.testing.assert_array_equal(got.toarray(), X.toarray())
-
-
-@pytest.mark.parametrize("compressed", [False, True])
-@pytest.mark.parametrize("dtype", [np.int32, np.int64])
-@pytest.mark.parametrize("layout", ["csr", "csc", "coo"])
-def test_unsorted_and_duplicate_entries(read_npz, layout, dtype, compressed):
-    product = sparse.random(30, 12, 0.4, "csr", random_state=0) @ sparse.random(12, 9, 0.4, "csr", random_state=1)
-    assert layout != "csr" or not product.has_sorted_indices  # the product of SciPy is unsorted
-    X = product.asformat(layout)
-    if layout == "coo":
-        X = sparse.coo_array(
-            (np.concatenate([X.data[::-1], X.data]), (np.append(X.row[::-1], X.row), np.append(X.col[::-1], X.col))),
-            shape=X.shape,
-        )
-        if hasattr(X, "coords"):
-            X.coords = tuple(axis.astype(dtype) for axis in X.coords)
-        else:  # SciPy 1.12
-            X.row, X.col = X.row.astype(dtype), X.col.astype(dtype)
-    else:
-        data, indices = np.repeat(X.data, 2), np.repeat(X.indices, 2).astype(dtype)
-        X = type(X)((data, indices, 2 * X.indptr.astype(dtype)), shape=X.shape)
-        assert not X.has_canonical_format
-    stream = io.BytesIO()
-    sparse.save_npz(stream, X, compressed=compressed)
-    got = read_npz(stream.getvalue()).X
-    assert got.has_canonical_format
-    np.testing.assert_allclose(got.toarray(), 2.0 * product.toarray(), rtol=1e-15)
-
-
-def test_arrays_of_numpy(read_npz):
-    X = sparse.random_array((7, 5), density=0.4, format="csr", random_state=0)
-    names = np.array(["ä", "b", "c", "d", "e"])
-    parts = {"X_data": X.data, "X_indices": X.indices, "X_indptr": X.indptr, "X_shape": np.array(X.shape)}
-    y = np.array(["a", "b", "a", "c", "a", "b", "ü"])
-    data = read_npz(archive(**parts, y=y, other=np.arange(7), feature_names=names))
-    np.testing.assert_array_equal(data.X.toarray(), X.toarray())
-    assert data.y.tolist() == y.tolist()
-    assert data.feature_names == tuple(names)
-    dense = read_npz(archive(X=np.asfortranarray(X.toarray().astype(">f4")), z=np.arange(7.0)), target="z")
-    assert dense.X.dtype == np.float32
-    np.testing.assert_array_equal(dense.X, X.toarray().astype(np.float32))
-    assert dense.y.dtype == np.int64
-
-
-@pytest.mark.parametrize("chunk_bytes", [1, 300, 10**6])
-def test_chunks_of_an_archive(tmp_path, chunk_bytes):
-    path = tmp_path / "a.npz"
-    X = sparse.random_array((30, 5), density=0.4, format="csr", random_state=0)
-    for matrix in (X, X.toarray()):
-        parts = {"X": matrix} if isinstance(matrix, np.ndarray) else {"data": X.data, "indices": X.indices}
-        if not isinstance(matrix, np.ndarray):
-            parts |= {"indptr": X.indptr, "shape": np.array(X.shape)}
-        path.write_bytes(archive(**parts, y=np.arange(30)))
-        chunks = list(read_chunks(path, chunk_bytes=chunk_bytes))
-        assert len(chunks) > 1 or chunk_bytes > 1000
-        dense = [c.X if isinstance(c.X, np.ndarray) else c.X.toarray() for c in chunks]
-        np.testing.assert_array_equal(np.vstack(dense), X.toarray())
-        assert np.concatenate([c.y for c in chunks]).tolist() == list(range(30))
-
-
-class _Evil:
+class _Runs:
     def __reduce__(self):
-        return (pytest.fail, ("it was unpickled",))
+        return os.mkdir, ("ran",)
 
 
-def header(descr="<f8", shape="(2, 2)", rest=""):
-    text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, {rest}}}\n".encode()
-    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
+def test_no_code_is_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    objects = np.array([_Runs()], dtype=object)
+    refused(tmp_path, "a.npz", _archive(X=objects), "cannot be read")
+    refused(tmp_path, "b.npz", _archive(X=np.eye(1), y=objects), "cannot be read")
+    refused(tmp_path, "c.npz", pickle.dumps(_Runs()), "cannot be read")
+    assert not (tmp_path / "ran").exists()
 
 
-def zipped(content, method=zipfile.ZIP_STORED, **more):
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", method) as out:
-        out.writestr("X.npy", content)
-    return stream.getvalue()
+# Errors --------------------------------------------------------------------------------------------------------------
 
-
-_CSR = {"data": np.ones(2), "indices": np.array([0, 1]), "indptr": np.array([0, 1, 2]), "shape": np.array([2, 2])}
-BROKEN = {
-    "no archive": (b"PK rubbish", "this is not an .npz archive"),
-    "truncated": (archive(X=np.ones((9, 9)))[:-30], "this is not an .npz archive"),
-    "pickle": (
-        archive(X=np.array([[_Evil()]], dtype=object)),
-        "'X' should hold numbers, but its type is object|Python objects",
+_WRONG = [
+    ("a.csv", b"", "the file is empty", {}, None),
+    ("a.csv", b"a,b\n", "there are no rows", {}, None),
+    ("a.csv", b"a,b\n1,2\n3\n", "Expected 2 columns, got 1", {}, 3),
+    ("a.csv", b"a,b,c\n1,2\n", "Expected 3 columns, got 2", {}, 2),
+    ("a.csv", b"a,b\n1,2\n3,4\n5,6,7\n", "Expected 2 columns, got 3", {}, 4),
+    ("a.csv", b'a,b\n1,"2\n3,4\n5,6\n', "quoted cell without an end", {}, None),
+    ("a.csv", _CSV, r"no column 'lable' \(--target\); did you mean 'label'\?", {"target": "lable"}, 1),
+    ("a.csv", _CSV, r"no column 'x' \(--ids\)", {"ids": "x"}, 1),
+    ("a.csv", b"a,label\n1,x\n2,NA\n", "1 of 2 rows have no label.*--skip-unlabelled", {"target": "label"}, None),
+    ("a.csv", b"label\nx\n", "no columns to learn from", {"target": "label"}, 1),
+    ("a.csv.gz", gzip.compress(_CSV * 99, mtime=0)[:-9], "gzip data are broken", {}, None),
+    ("a.jsonl", b'{"a": 1}\n{"a": \n', "not JSON", {}, 2),
+    ("a.jsonl", b"[1]\n", "must be an object", {}, 1),
+    ("a.jsonl", b'{"a": 1}\n\n{"a": [1]}\n', "'a' is nested", {}, 3),
+    ("a.jsonl", b'{"a": 1, "label": 1e999}\n', "not finite", {"target": "label"}, None),
+    ("a.svm", b"", "there are no rows", {}, None),
+    ("a.svm", b"1 1:2 x:4\n", "not svmlight data", {}, None),
+    ("a.svm", b"1 9999999999999999999:1\n", "not svmlight data", {}, None),
+    ("a.parquet", b"PAR1", "not a parquet file", {}, None),
+    ("a.arrow", b"ARROW1", "not a arrow file", {}, None),
+    ("a.npz", b"PK\x03\x04", "cannot be read", {}, None),
+    ("a.npz", _archive(X=np.eye(2), y=np.arange(3)), "y has shape", {}, None),
+    ("a.npz", _archive(X=np.eye(2)), r"no array 'z' \(--target\)", {"target": "z"}, None),
+    ("a.npz", _archive(Z=np.eye(2)), "neither an array X nor a sparse matrix, but Z", {}, None),
+    ("a.npz", _archive(X=np.array(["a"])), "matrix of numbers", {}, None),
+    (
+        "a.npz",
+        _archive(data=np.ones(1), indices=np.array([7]), indptr=np.array([0, 1]), shape=np.array([1, 2])),
+        "cannot be read",
+        {},
+        None,
     ),
-    "a header with a very large shape": (zipped(header(shape="(1000000, 1000000)")), "unpack to 8000000000000 or more"),
-    "a header with a large shape": (zipped(header(shape="(1000, 1000)")), "does not have the size of its header"),
-    "a header with a small shape": (zipped(header() + b"\0" * 40), "does not have the size of its header"),
-    "code in the header": (zipped(header(rest="'x': __import__('os'), ")), "the array 'X' cannot be read"),
-    "nested header": (zipped(header(shape="(" * 3000 + ")" * 3000)), "the array 'X' cannot be read"),
-    "complex": (archive(X=np.ones((2, 2), complex)), "should hold numbers, but its type is complex128"),
-    "three dimensions": (archive(X=np.ones((2, 2, 2))), r"has the shape \(2, 2, 2\), it should be \(any, any\)"),
-    "labels too few": (archive(X=np.ones((2, 2)), y=np.ones(1)), r"'y' has the shape \(1,\), it should be \(2\)"),
-    "labels not finite": (archive(X=np.ones((2, 2)), y=np.array([1.0, np.nan])), "labels that are not finite"),
-    "no known array": (archive(Z=np.ones(2)), "neither an array X nor a sparse matrix .* but 'Z'"),
-    "index outside": (archive(**{**_CSR, "indices": np.array([0, 2])}), "the sparse matrix is malformed"),
-    "negative index": (archive(**{**_CSR, "indices": np.array([0, -1])}), "the sparse matrix is malformed"),
-    "indptr down": (archive(**{**_CSR, "indptr": np.array([0, 5, 2])}), "the sparse matrix is malformed"),
-    "indptr long": (archive(**{**_CSR, "indptr": np.array([0, 1, 3])}), "the sparse matrix is malformed"),
-    "wide": (archive(**{**_CSR, "shape": np.array([2, 2**40])}), "at most 4194304 are allowed .*--max-features"),
-    "tall": (
-        archive(
-            data=np.ones(1), row=np.array([0]), col=np.array([0]), shape=np.array([2**40, 2]), format=np.array("coo")
-        ),
-        "--max-ratio",
-    ),
-    "other layout": (archive(**_CSR, format=np.array(b"dia")), "the sparse format 'dia' is not supported"),
-    "no text": (zipped(header("<U1", "(1, 1)") + b"\xff" * 4), "'X' should hold numbers, but its type is <U1"),
-}
+]
 
 
-@together("case", BROKEN)
-def test_broken_archives(read_npz, tmp_path, case):
-    content, match = BROKEN[case]
-    with pytest.raises(DataFormatError, match=match) as caught:
-        read_npz(content)
-    assert str(caught.value).startswith(f"{tmp_path / 'a.npz'}: ")
-    assert "\n" not in str(caught.value)
-
-
-def test_archives_that_decompress_to_too_much(read_npz):
-    content = zipped(header(shape="(3000, 3000)") + b"\0" * 72_000_000, zipfile.ZIP_DEFLATED)
-    assert len(content) < 10**5
-    with pytest.raises(DataFormatError, match=r"unpack to 72000000 or more, over 200 times .*--max-ratio"):
-        read_npz(content)
-    assert read_npz(content, max_ratio=2000).X.shape == (3000, 3000)
-
-
-def test_labels_with_characters_that_do_not_exist(read_npz):
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w") as out:
-        out.writestr("X.npy", header(shape="(1, 1)") + b"\0" * 8)
-        out.writestr("y.npy", header("<U1", "(1,)") + b"\xff" * 4)
-    with pytest.raises(DataFormatError, match="'y' cannot be read: it has characters that do not exist"):
-        read_npz(stream.getvalue())
-
-
-# Without pandas -------------------------------------------------------------------------------------------------------
-
-_WITHOUT_PANDAS = """
-import sys
-class NotInstalled:
-    def find_spec(self, name, path=None, target=None):
-        if name in ("pandas", "pyarrow"):
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-sys.meta_path.insert(0, NotInstalled())
-import numpy as np
-from dropmargin.io.data import TableEncoder, TextEncoder, read_data
-assert TableEncoder().fit_transform({"a": [1, 2], "b": ["x", "y"]}).shape == (2, 3)
-assert TableEncoder().fit_transform(np.eye(2)).shape == (2, 2)
-assert TextEncoder().fit_transform(["one word", "two words"]).shape == (2, 4)
-assert read_data(sys.argv[1]).X.shape == (1, 1)
-read_data("a.csv")
-"""
-
-
-def test_without_pandas_the_error_names_the_extra(tmp_path):
-    (tmp_path / "a.svm").write_text("1 1:1\n")
-    command = [sys.executable, "-c", _WITHOUT_PANDAS, str(tmp_path / "a.svm")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    message = done.stderr.strip().splitlines()[-1]
-    assert message.startswith("ImportError: csv files need pandas and pyarrow")
-    assert message.endswith("pip install 'dropmargin[cli]'")
+@pytest.mark.parametrize(("name", "content", "message", "options", "line"), _WRONG)
+def test_a_malformed_file_is_one_line_with_the_position(name, content, message, options, line, tmp_path):
+    assert refused(tmp_path, name, content, message, **options).line == line

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import logging
-import socket
-import sys
 
 import numpy as np
 import pytest
 
 from data_set_files import MNIST, REVIEWS, idx, md5, serving, tar_gz
-from reproduction.datasets import DatasetError, amazon, folder, load_20newsgroups, load_amazon, load_mnist, mnist
-from reproduction.datasets.folder import Remote, fetch
+from reproduction.datasets import DatasetError, amazon, load_amazon, load_mnist, mnist
+from reproduction.datasets.folder import Remote
 
 pooch = pytest.importorskip("pooch")
 
@@ -79,39 +76,6 @@ def test_wrong_checksum(mnist_page, tmp_path):
     _check_failure(load_mnist, tmp_path, *wanted)
 
 
-def test_lost_connection(mnist_page, tmp_path):
-    mnist_page.short = True
-    _check_failure(
-        load_mnist, tmp_path, "train-images-idx3-ubyte.gz is missing (the connection was lost)", mnist_page.address
-    )
-
-
-def test_file_not_found_on_server(mnist_page, tmp_path):
-    mnist_page.files = {}
-    _check_failure(load_mnist, tmp_path, "404", mnist_page.address)
-
-
-def test_no_server(monkeypatch, tmp_path):
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        host = f"127.0.0.1:{unused.getsockname()[1]}"
-        monkeypatch.setattr(mnist, "_MIRROR", f"http://{host}/")
-        _check_failure(load_mnist, tmp_path, f"(no connection to {host})", f"get it from http://{host}/train-images")
-
-
-@pytest.mark.parametrize("package", ["pooch", "requests"])
-def test_without_pooch(package, monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, package, None)
-    _check_failure(load_mnist, tmp_path, "pip install 'dropmargin[reproduction]'", "get it from https://")
-
-
-def test_folder_that_cannot_be_created(mnist_page, tmp_path):
-    (tmp_path / "file").write_text("not a folder")
-    with pytest.raises(DatasetError, match=r"train-images-idx3-ubyte\.gz is missing \(the download failed: "):
-        load_mnist(data_home=tmp_path / "file")
-
-
 @pytest.fixture
 def review_page(monkeypatch, page):
     files = {f"processed_acl/books/{part}.review": text.encode() for part, text in REVIEWS.items()}
@@ -130,51 +94,3 @@ def test_archive_is_downloaded_and_read_without_unpacking(review_page, tmp_path)
     assert _books(data_home=tmp_path).X_train.shape == (4, 8)
     assert _files(tmp_path) == ["processed_acl.tar.gz"]
     assert _books(data_home=tmp_path, download=False).X_test.shape == (3, 8)
-
-
-def test_file_without_published_checksum_must_be_valid_gzip(review_page, tmp_path):
-    whole = review_page.files["/reviews.tar.gz"]
-    for damaged in (whole[:-9], whole[: len(whole) // 2], b"<html>Sorry</html>", whole[:60] + b"x" + whole[61:]):
-        review_page.files["/reviews.tar.gz"] = damaged
-        _check_failure(_books, tmp_path, "not a complete gzip file", "unlabeled.review is missing", review_page.address)
-
-
-def test_progress_bar_counts_to_the_end(monkeypatch, page, tmp_path):
-    bars = []
-
-    class Bar:
-        def __init__(self, total, label):
-            self.total, self.label, self.done, self.is_open = total, label, 0, True
-            bars.append(self)
-
-        def advance(self, steps):
-            self.done += steps
-
-        def __exit__(self, *error):
-            self.is_open = False
-
-    monkeypatch.setattr(folder, "Progress", Bar)
-    page.files["/big"] = bytes(3_000_000)
-    fetch(Remote("some/big", f"{page.address}big", f"md5:{md5(bytes(3_000_000))}"), tmp_path, download=True)
-    (bar,) = bars
-    assert (bar.label, bar.total, bar.done, bar.is_open) == ("downloading big (MB)", 3, 3, False)
-
-
-def test_logger_of_pooch_is_restored(mnist_page, tmp_path):
-    logger = pooch.get_logger()
-    level = logger.level
-    logger.setLevel(logging.DEBUG)
-    try:
-        load_mnist(data_home=tmp_path)
-        assert logger.level == logging.DEBUG
-    finally:
-        logger.setLevel(level)
-
-
-def test_failed_download_of_newsgroups(monkeypatch, tmp_path):
-    def fail(**options):
-        raise OSError("no\nnetwork")
-
-    monkeypatch.setattr("sklearn.datasets.fetch_20newsgroups", fail)
-    archive = str(tmp_path / "20news_home" / "20news-bydate.tar.gz")
-    _check_failure(load_20newsgroups, tmp_path, "the download failed: no network", archive, "news20.npz")

@@ -6,16 +6,9 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from numpy.testing import assert_array_equal
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.compose import make_column_transformer
-from sklearn.feature_extraction.text import CountVectorizer
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder
 
-from dropmargin import DropoutSVC, deletion_curve
-from dropmargin.io.data import TableEncoder
+from dropmargin import deletion_curve
 
 
 def a_table(n_rows=80):
@@ -49,52 +42,6 @@ def test_cells_of_a_table_are_deleted_before_encoding(make, strategy):
         assert 0 < missing[:, 0].sum() < len(y)
     else:
         assert sorted(missing.mean(axis=0)) == [0.0, 0.0, 1.0, 1.0]
-
-
-def test_groups_of_the_columns_of_a_table():
-    table, y = a_table()
-    recorder = TableRecorder().fit(table, y)
-    groups = {"left": "left_*", "text": ["kind", "name"]}
-    deletion_curve(recorder, table, y, levels=[0.5], n_repeats=4, strategy="columns", groups=groups, random_state=0)
-    patterns = {tuple(seen.isna().all()) for seen in recorder.seen_}
-    assert patterns == {(True, True, False, False), (False, False, True, True)}
-
-
-def test_pipelines_on_tables():
-    table, y = a_table()
-    ours = make_pipeline(TableEncoder(), DropoutSVC(missing="rescale")).fit(table, y)
-    curve = deletion_curve(ours, table, y, levels=[0.0, 1.0], random_state=0)
-    assert curve.mean[0] == ours.score(table, y)
-    assert np.isnan(curve.fill)
-    encoder = make_column_transformer((OneHotEncoder(), ["kind", "name"]), remainder="passthrough")
-    plain = make_pipeline(encoder, LogisticRegression()).fit(table, y)
-    with pytest.raises(ValueError, match=r"Pipeline does not predict with them .* Add an imputer to the pipeline"):
-        deletion_curve(plain, table, y, random_state=0)
-    for settings in ({"fill": 0.0}, {"rescale": True}):
-        with pytest.raises(ValueError, match="a deleted cell is a missing value"):
-            deletion_curve(ours, table, y, **settings)
-    with pytest.raises(ValueError, match="X has 3 features"):
-        deletion_curve(ours, table.drop(columns="kind"), y)
-
-
-def test_words_of_documents_are_deleted():
-    documents = ["good film", "bad  film", "a good film of a good director", "so bad"]
-    y = [1, 0, 1, 0]
-    recorder = TableRecorder().fit(documents, y)
-    deletion_curve(recorder, documents, y, levels=[0.3, 0.6, 1.0], n_repeats=1, random_state=0)
-    little, much, all_ = ([text.split() for text in seen] for seen in recorder.seen_)
-    for given, some, fewer in zip(documents, little, much, strict=True):
-        for long, short in ((given.split(), some), (some, fewer)):
-            rest = iter(long)
-            assert all(word in rest for word in short)  # in the same order
-    assert all_ == [[], [], [], []]
-    assert 0 < sum(map(len, much)) < sum(map(len, little)) <= 13
-    model = make_pipeline(CountVectorizer(), LogisticRegression()).fit(documents, y)
-    expected = deletion_curve(model, documents, y, random_state=0).scores
-    assert_array_equal(deletion_curve(model, pd.Series(documents), y, random_state=0).scores, expected)
-    for settings in ({"strategy": "columns"}, {"groups": [0, 1]}):
-        with pytest.raises(ValueError, match=r"Words of documents are deleted one by one"):
-            deletion_curve(model, documents, y, **settings)
 
 
 class TableRecorder(ClassifierMixin, BaseEstimator):

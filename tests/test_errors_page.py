@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 import warnings
 from pathlib import Path
 
@@ -47,18 +46,14 @@ IN_PYTHON = {
 
 # Exit code and command.
 ON_THE_COMMAND_LINE = {
-    "--target is missing, the column of the labels": (2, "train table.csv"),
+    "--target must name the column of the labels": (2, "train table.csv"),
     "there is no column ...": (1, "train table.csv --target lable"),
-    "the label is missing": (1, "train unlabelled.csv --target label"),
-    "... fields, but the header has ... columns": (1, "train short.csv --target label"),
-    "the labels are ... different numbers in ... rows, a quantity to predict": (
-        2,
-        "train table.csv --target a --loss hinge",
-    ),
-    "--loss ridge predicts numbers, and the label ... is none": (2, "train table.csv --target label --loss ridge"),
+    "... of ... rows have no label": (1, "train unlabelled.csv --target label"),
+    "Expected ... columns, got ...": (1, "train short.csv --target label"),
+    "the labels are such as ..., not numbers": (1, "train table.csv --target label --task numbers"),
     "the format of ... is not known": (2, "train table.unknown"),
-    "... was trained on tables, but ... is read as svmlight": (2, "predict rows.svm model.safetensors"),
-    "this file exists and is not a model": (2, "train table.csv rows.svm --target label"),
+    "... is a model of tables or text, and the data are read as svmlight": (1, "predict rows.svm model.safetensors"),
+    "... exists (--force replaces a file)": (2, "train table.csv rows.svm --target label"),
 }
 
 
@@ -93,14 +88,17 @@ def test_messages_on_the_command_line(heading, run, tmp_path):
     (tmp_path / "rows.svm").write_text("1 1:1\n")
     code, command = ON_THE_COMMAND_LINE[heading]
     if command.startswith("predict"):
-        run("train", "table.csv", "model.safetensors", "--target", "label")
+        run(
+            "train",
+            "table.csv",
+            "model.safetensors",
+            "--target",
+            "label",
+            "--basis",
+            "linear",
+            "--noise",
+            "0.1",
+            "-c",
+            "1",
+        )
     assert_matches(heading, [run(*command.split(), code=code).error])
-
-
-def test_the_message_of_a_package_that_is_not_installed(monkeypatch):
-    from dropmargin.cli.program import error_message
-
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ModuleNotFoundError) as caught:
-        import pyarrow  # noqa: F401
-    assert_matches("the package ... is not installed", [error_message(caught.value)])

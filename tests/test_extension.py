@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,12 +12,12 @@ from scipy.special import ndtr
 
 from dealing import deal
 from dropmargin import MCFClassifier, NoisyLinearClassifier, NoisyLinearRegressor
-from dropmargin.data import EncodedRows, canonical
+from dropmargin.data import TrainingData, canonical
 from dropmargin.losses import MGFLoss, MomentLoss, RadialLoss, as_loss
 from dropmargin.noise import Noise, Variance
 from dropmargin.penalties import Penalty
-from dropmargin.solvers import SOLVERS, Problem, choose_solver, solve
-from helpers import N_FEATURES, as_format, central_difference, make_data, make_objective
+from dropmargin.solvers import SOLVERS, Problem, solve
+from helpers import N_FEATURES, as_format, make_data, make_objective
 
 
 def _name(case):
@@ -144,7 +143,7 @@ CASES = [
         ("moment", NOISES, ["auto", "newton", "lbfgs"]),
         ("mgf", ["speckle", "speckle per feature"], ["auto", "newton", "lbfgs"]),
     ]
-    for case in deal(noises, solvers, ["dense", "sparse"], n=6)
+    for case in deal(noises, solvers, ["dense", "sparse"])
 ]
 
 
@@ -166,30 +165,11 @@ def test_a_loss_and_a_noise_from_outside_reach_the_minimum(loss, noise, solver, 
     assert_allclose(np.append(model.coef_, model.intercept_), found.x, atol=2e-4)
 
 
-class ExpectedSquare(MomentLoss):
-    """``(y - m)^2 + v``, written as a loss that is neither radial nor known to be quadratic."""
-
-    suits_regression = True
-
-    def value(self, y, m, v):
-        return np.square(y - m) + v
-
-    def gradient(self, y, m, v):
-        return 2.0 * (m - y), np.ones_like(m)
-
-    def curvature(self, y, m, v):
-        return np.full_like(m, 2.0), np.zeros_like(m), np.zeros_like(m)
-
-    def majoriser(self, y, m, v):
-        return np.full_like(m, 2.0)
-
-
 @pytest.mark.parametrize(("noise", "layout"), deal(NOISES, ["dense", "sparse"]))
-@pytest.mark.parametrize("loss", [PseudoHuber(), ExpectedSquare()], ids=_name)
-def test_a_loss_from_outside_trains_a_regressor(loss, noise, layout):
+def test_a_loss_from_outside_trains_a_regressor(noise, layout):
     """The solvers see one output with numbers as targets; nothing in them is about regression."""
     X, _, weights = make_data(n_samples=60, seed=4)
-    y, noise = 20.0 + 3.0 * X @ np.arange(N_FEATURES) + weights, NOISES[noise]
+    y, noise, loss = 20.0 + 3.0 * X @ np.arange(N_FEATURES) + weights, NOISES[noise], PseudoHuber()
     model = NoisyLinearRegressor(loss, noise=noise, C=0.7, tol=1e-11).fit(as_format(X, layout), y)
 
     def objective(coef):
@@ -202,30 +182,6 @@ def test_a_loss_from_outside_trains_a_regressor(loss, noise, layout):
     assert_allclose(np.append(model.coef_, model.intercept_), found.x, atol=2e-3)
     with pytest.raises(ValueError, match="loss must be a function of the residual"):
         NoisyLinearRegressor(GaussianSquaredHinge()).fit(X, y)
-
-
-@pytest.mark.parametrize("noise", NOISES)
-@pytest.mark.parametrize("loss", [PseudoHuber(), GaussianSquaredHinge()], ids=_name)
-def test_derivatives_of_the_objective_follow_from_those_of_the_loss(loss, noise):
-    X, labels, weights = make_data(n_columns=2)
-    objective = make_objective(X, labels, weights, loss, NOISES[noise])
-    rng = np.random.default_rng(0)
-    coef, direction = 0.5 * rng.normal(size=(2, N_FEATURES + 1, 2))
-    point = objective.at(coef)
-    slope = central_difference(lambda at: objective.at(at).value, coef, direction, 1e-6)
-    bend = central_difference(lambda at: objective.at(at).gradient, coef, direction, 1e-6)
-    assert_allclose(np.sum(point.gradient * direction, axis=0), slope, rtol=1e-6)
-    assert_allclose(point.hessian().product(direction), bend, rtol=1e-5, atol=1e-6)
-
-
-def test_a_noise_from_outside_samples_and_has_parameters():
-    X = np.full((20_000, 2), 2.0)
-    sample = Speckle([0.0, 0.5]).sample(X, random_state=0)
-    assert_allclose(sample.mean(axis=0), 2.0, atol=0.05)
-    assert_allclose(sample.std(axis=0), [0.0, 1.0], atol=0.05)
-    assert Speckle(0.3).get_params() == {"size": 0.3}
-    with pytest.raises(ValueError, match=r"size of Speckle must be in \[0, 1e50\), got -1.0"):
-        NoisyLinearClassifier("logistic", noise=Speckle(-1.0)).fit(np.eye(4), [0, 1, 0, 1])
 
 
 @pytest.mark.parametrize("loss", [PseudoHuber(), GaussianSquaredHinge(), HalfExponential()], ids=_name)
@@ -268,42 +224,6 @@ def test_a_noise_without_log_mgf_cannot_serve_a_loss_that_needs_it(model):
         model.fit(X, labels[:, 0])
 
 
-IMPOSSIBLE = [
-    ("irls", as_loss("hinge", "gaussian"), 0.0),
-    ("irls", as_loss("logistic", "gaussian"), 0.0),
-    ("irls", as_loss("exponential"), 0.0),
-    ("irls", as_loss("mcf-logistic"), 0.0),
-    ("irls", GaussianSquaredHinge(), 0.0),
-    ("irls", HalfExponential(), 0.0),
-    ("irls", as_loss("hinge"), 0.5),
-    ("lbfgs", PseudoHuber(), 1.0),
-    ("simplex", as_loss("hinge"), 0.0),
-    (None, as_loss("hinge"), 0.0),
-    (["newton"], as_loss("hinge"), 0.0),
-]
-
-
-@pytest.mark.parametrize(("solver", "loss", "l1_ratio"), IMPOSSIBLE)
-def test_an_impossible_pair_is_refused_with_the_name_of_a_possible_solver(solver, loss, l1_ratio):
-    X, labels, _ = make_data()
-    model = NoisyLinearClassifier(loss, noise=Speckle(0.3), solver=solver, l1_ratio=l1_ratio)
-    with pytest.raises(ValueError, match="solver") as error:
-        model.fit(X, labels[:, 0])
-    message = str(error.value)
-    assert repr(solver) in message
-    named = set(re.findall(r"'([a-z-]+)'", message)) - {solver if isinstance(solver, str) else None}
-    assert named & set(SOLVERS) or "auto" in named
-    possible = 0
-    for name in named & set(SOLVERS):
-        try:
-            choose_solver(name, loss, Penalty(l2=1.0 - l1_ratio, l1=l1_ratio))
-        except ValueError:
-            continue
-        possible += 1
-    assert possible > 0
-    assert not hasattr(model, "coef_")
-
-
 @dataclass(frozen=True)
 class FeatureRidge(Penalty):
     """``sum_d strength_d w_d^2 / 2``: a ridge penalty with a strength per feature."""
@@ -313,13 +233,11 @@ class FeatureRidge(Penalty):
     def value(self, coef):
         return 0.5 * np.asarray(self.strength) @ np.square(coef[:-1])
 
-    def gradient(self, coef):
-        return np.asarray(self.strength)[:, None] * coef[:-1]
+    def at(self, coef):
+        return self.value(coef), np.append(self.strength, 0.0)[:, None] * coef
 
     def curvature(self, coef):
         return np.asarray(self.strength)[:, None] + np.zeros_like(coef[:-1])
-
-    majoriser = curvature
 
 
 @pytest.mark.parametrize(("loss", "layout"), deal(["hinge", "logistic", "quadratic"], ["dense", "sparse"]))
@@ -329,7 +247,7 @@ def test_a_penalty_from_outside_reaches_the_minimum(loss, layout):
     penalty = FeatureRidge(l2=min(strength), strength=strength)
     noise, y = Speckle(0.4), labels[:, 0]
     problem = Problem(as_loss(loss), noise, penalty, 0.7, True, "ovr", SOLVERS["newton"], tol=1e-9, max_iter=500)
-    rows = EncodedRows.of_matrix(canonical(as_format(X, layout)), (y > 0.0).astype(int), weights, 2)
+    rows = TrainingData.of_matrix(canonical(as_format(X, layout)), (y > 0.0).astype(int), weights, 2)
     result = solve(problem, rows)
     assert result.converged
     reference = make_objective(X, labels, weights, as_loss(loss), noise, C=0.7, l2=0.0)

@@ -11,21 +11,18 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 
-from datasets import (
-    N_FEATURES,
-    TIGHT,
-    assert_bitwise_equal,
-    make_binary,
-    make_multiclass,
-    parameters,
-)
+from datasets import N_FEATURES, assert_bitwise_equal, make_binary, make_multiclass, parameters
 from dealing import deal
-from dropmargin import DropoutLogisticRegression, DropoutNoise, GaussianNoise
 from invariance import BAR, CORE, ESTIMATORS, NOISES, assert_close, fit
 
 every_loss = pytest.mark.parametrize("name", ESTIMATORS)
 A_FEW = ["none", "dropout", "gaussian-per-feature"]
 LAYOUTS = ["dense", "sparse"]
+
+
+def _bar(noise):
+    """Return how close coefficients must be: without noise, the optimum of a hinge is approached by smoothed ones."""
+    return 1e-6 if noise is None else BAR
 
 
 def _rows(X, layout):
@@ -35,7 +32,7 @@ def _rows(X, layout):
 # Rows, weights, labels --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "noise", "class_weight"), deal(CORE, NOISES, [None, "balanced"], n=12))
+@pytest.mark.parametrize(("name", "noise", "class_weight"), deal(CORE, NOISES, [None, "balanced"]))
 def test_integer_weights_equal_repeated_rows_and_zero_a_removed_one(name, noise, class_weight):
     X, y = make_binary()
     weights = np.random.RandomState(5).randint(0, 4, size=len(y))
@@ -43,11 +40,11 @@ def test_integer_weights_equal_repeated_rows_and_zero_a_removed_one(name, noise,
     options = {"noise": NOISES[noise], "class_weight": class_weight}
     weighted = fit(CORE[name], X, y, weights, **options)
     repeated = fit(CORE[name], X.repeat(weights, axis=0), y.repeat(weights), **options)
-    assert_close(weighted, repeated)
-    assert weighted.objective_ == pytest.approx(repeated.objective_, rel=1e-12)
+    assert_close(weighted, repeated, bar=_bar(NOISES[noise]))
+    assert weighted.objective_ == pytest.approx(repeated.objective_, rel=1e-12 if NOISES[noise] is not None else 1e-9)
 
 
-@pytest.mark.parametrize(("name", "multi_class"), deal(CORE, ["ovr", "ovo"], n=6))
+@pytest.mark.parametrize(("name", "multi_class"), deal(CORE, ["ovr", "ovo"]))
 def test_integer_weights_equal_repeated_rows_with_several_classes_and_sparse_data(name, multi_class):
     X, y = make_multiclass()
     weights = np.random.RandomState(5).randint(0, 4, size=len(y))
@@ -56,20 +53,7 @@ def test_integer_weights_equal_repeated_rows_with_several_classes_and_sparse_dat
     assert_close(weighted, fit(CORE[name], X.repeat(weights, axis=0), y.repeat(weights), **options))
 
 
-@pytest.mark.parametrize(
-    ("name", "l1_ratio"), deal(["svc", "logistic", "mcf-quadratic", "mcf-logistic"], [1.0, 0.5], n=4)
-)
-def test_integer_weights_equal_repeated_rows_under_an_l1_penalty(name, l1_ratio):
-    X, y = make_binary()
-    weights = np.random.RandomState(5).randint(0, 4, size=len(y))
-    options = {"noise": 0.3, "l1_ratio": l1_ratio}
-    weighted = fit(ESTIMATORS[name], X, y, weights, **options)
-    repeated = fit(ESTIMATORS[name], X.repeat(weights, axis=0), y.repeat(weights), **options)
-    np.testing.assert_array_equal(weighted.coef_ == 0.0, repeated.coef_ == 0.0)
-    assert_close(weighted, repeated)
-
-
-@pytest.mark.parametrize(("name", "noise"), deal(ESTIMATORS, NOISES, n=16))
+@pytest.mark.parametrize(("name", "noise"), deal(ESTIMATORS, NOISES))
 def test_order_of_rows_and_features_does_not_matter_and_flipped_labels_flip_the_signs(name, noise):
     X, y = make_binary()
     y[:10] = 0  # classes of different sizes
@@ -78,12 +62,10 @@ def test_order_of_rows_and_features_does_not_matter_and_flipped_labels_flip_the_
     there = noise.take(columns) if hasattr(noise, "take") else noise
     moved = parameters(fit(ESTIMATORS[name], X[np.ix_(rows, columns)], 1 - y[rows], noise=there))
     straight = parameters(fit(ESTIMATORS[name], X, y, noise=noise))
-    assert_close(moved, -straight[:, [*columns, N_FEATURES]])
+    assert_close(moved, -straight[:, [*columns, N_FEATURES]], bar=_bar(noise))
 
 
-@pytest.mark.parametrize(
-    ("name", "multi_class", "labels"), deal(CORE, ["ovr", "ovo"], ["str", "int", "whole float"], n=6)
-)
+@pytest.mark.parametrize(("name", "multi_class", "labels"), deal(CORE, ["ovr", "ovo"], ["str", "int", "whole float"]))
 def test_renamed_classes_change_nothing_but_the_names(name, multi_class, labels):
     X, y = make_multiclass()
     labels = np.array({"str": ["b", "c", "d"], "int": [-7, 0, 1000], "whole float": [1.0, 3.0, 5.0]}[labels])
@@ -91,13 +73,6 @@ def test_renamed_classes_change_nothing_but_the_names(name, multi_class, labels)
     assert_bitwise_equal(renamed, plain)
     np.testing.assert_array_equal(renamed.classes_, labels)
     np.testing.assert_array_equal(renamed.predict(X), labels[plain.predict(X)])
-
-
-@every_loss
-def test_reordered_class_names_reorder_the_one_vs_rest_outputs(name):
-    X, y = make_multiclass()
-    plain, reordered = fit(ESTIMATORS[name], X, y), fit(ESTIMATORS[name], X, np.array([5, 3, 4])[y])
-    assert_close(reordered, parameters(plain)[[1, 2, 0]])
 
 
 @pytest.mark.parametrize(("name", "noise", "k"), deal(CORE, A_FEW, [1e-12, 1e-4, 7.0, 1e4, 1e12]))
@@ -122,16 +97,7 @@ def test_scaled_features_with_c_over_a_squared_scale_the_weights_back(name, nois
     assert_close(scaled, fit(CORE[name], X, y, noise=NOISES[noise]))
 
 
-@every_loss
-def test_scaled_features_and_gaussian_noise_scale_the_weights_back(name):
-    X, y = make_binary()
-    a = 1e3
-    scaled = parameters(fit(ESTIMATORS[name], X * a, y, noise=GaussianNoise(scale=0.3 * a), C=0.5 / a**2))
-    scaled[:, :-1] *= a
-    assert_close(scaled, fit(ESTIMATORS[name], X, y, noise=GaussianNoise(scale=0.3)))
-
-
-@pytest.mark.parametrize(("name", "noise", "layout"), deal(CORE, NOISES, LAYOUTS, n=12))
+@pytest.mark.parametrize(("name", "noise", "layout"), deal(CORE, NOISES, LAYOUTS))
 def test_an_all_zero_column_gets_no_weight_and_changes_nothing(name, noise, layout):
     X, y = make_binary()
     wider = NOISES[noise]
@@ -144,33 +110,6 @@ def test_an_all_zero_column_gets_no_weight_and_changes_nothing(name, noise, layo
     assert_close(np.delete(with_column, 3, axis=1), fit(CORE[name], X, y, noise=NOISES[noise]))
 
 
-@pytest.mark.parametrize(("name", "noise"), deal(CORE, ["dropout-per-feature", "gaussian-per-feature"], n=5))
-def test_many_empty_columns_get_no_weight_and_change_nothing(name, noise):
-    X, y = make_binary()
-    used = 50 * np.arange(N_FEATURES) + 7
-    wide = np.zeros((len(y), 400))
-    wide[:, used] = X
-    levels = np.full(400, 0.4)
-    levels[used] = NOISES[noise].level
-    wider = clone(NOISES[noise]).set_params(**{NOISES[noise].level_name: levels})
-    with_columns = parameters(fit(CORE[name], sparse.csr_array(wide), y, noise=wider))
-    assert np.all(np.delete(with_columns[0, :-1], used) == 0.0)
-    assert_close(with_columns[:, [*used, 400]], fit(CORE[name], X, y, noise=NOISES[noise]))
-
-
-@pytest.mark.parametrize(("name", "level"), deal(CORE, [1.0, -1e3], n=5))
-def test_a_constant_column_without_noise_gets_no_weight(name, level):
-    # the unpenalised intercept does the same at no cost
-    X, y = make_binary()
-    rates = np.append(np.full(N_FEATURES, 0.3), 0.0)
-    with_column = parameters(
-        fit(CORE[name], np.hstack([X, np.full((len(y), 1), level)]), y, noise=DropoutNoise(rate=rates))
-    )
-    plain = parameters(fit(CORE[name], X, y, noise=0.3))
-    assert_close(with_column[:, :N_FEATURES], plain[:, :-1])
-    assert abs(with_column[0, N_FEATURES] * level) <= 1e-8 * np.abs(plain).max()
-
-
 @every_loss
 def test_a_constant_column_under_dropout_gets_no_weight_and_changes_nothing(name):
     # the intercept does the same without noise: by Jensen's inequality, weight on the column only costs
@@ -181,31 +120,8 @@ def test_a_constant_column_under_dropout_gets_no_weight_and_changes_nothing(name
     assert_close(np.delete(with_column, N_FEATURES, axis=1), plain)
 
 
-@pytest.mark.parametrize(("name", "noise"), deal(ESTIMATORS, ["none", "dropout", "gaussian"], n=9))
+@pytest.mark.parametrize(("name", "noise"), deal(ESTIMATORS, ["none", "dropout", "gaussian"]))
 def test_a_duplicated_column_gets_the_same_weight_as_its_twin(name, noise):
     X, y = make_binary()
     twins = parameters(fit(ESTIMATORS[name], np.hstack([X, X[:, [2]]]), y, noise=NOISES[noise]))
     assert np.abs(twins[:, 2] - twins[:, N_FEATURES]).max() <= BAR * np.abs(twins).max()
-
-
-def test_a_duplicated_column_without_noise_acts_as_one_of_root_two_times_the_size():
-    X, y = make_binary()
-    estimator = DropoutLogisticRegression(noise=None, tol=TIGHT)
-    twins = parameters(fit(estimator, np.hstack([X, X[:, [2]]]), y))
-    stretched = X.copy()
-    stretched[:, 2] *= np.sqrt(2.0)
-    one = parameters(fit(estimator, stretched, y))
-    one[:, 2] /= np.sqrt(2.0)
-    assert_close(np.delete(twins, N_FEATURES, axis=1), one)
-
-
-@pytest.mark.parametrize(("name", "noise", "layout"), deal(CORE, NOISES, LAYOUTS, n=14))
-def test_all_zero_rows_are_rows_like_any_other(name, noise, layout):
-    X, y = make_binary()
-    X = np.vstack([X, np.zeros((3, N_FEATURES))])
-    y = np.append(y, [0, 0, 1])
-    model = fit(CORE[name], _rows(X, layout), y, noise=NOISES[noise])
-    assert np.isfinite(parameters(model)).all()
-    tiny = X.copy()
-    tiny[-3:] = 1e-30
-    assert_close(model, fit(CORE[name], tiny, y, noise=NOISES[noise]), bar=1e-9)

@@ -15,8 +15,6 @@ from dropmargin import (
     deletion_curve,
     estimate_dropout_rates,
 )
-from dropmargin.baselines import FDropSVC
-from dropmargin.io.data import TableEncoder
 from dropmargin.streaming import fit
 
 _NAMES = ["a", "b", "c", "d"]
@@ -139,7 +137,6 @@ _REFUSING = {
     "predict_proba": lambda X, y, masked: DropoutLogisticRegression().fit(X, y).predict_proba(masked),
     "stability": lambda X, y, masked: DropoutSVC().fit(X, y).predict_stability(masked),
     "transformer": lambda X, y, masked: NoiseTransformer().fit_transform(masked),
-    "fdrop": lambda X, y, masked: FDropSVC(n_deleted=1).fit(masked, y),
     "curve": lambda X, y, masked: deletion_curve(DropoutSVC().fit(X, y), masked, y, verbose=0),
 }
 
@@ -183,13 +180,3 @@ def test_a_mask_that_hides_nothing_is_no_matter(data):
     model = DropoutSVC().fit(np.ma.array(X), np.ma.array(y, mask=False), np.ma.array(weights, mask=np.zeros(80, bool)))
     np.testing.assert_array_equal(model.coef_, expected.coef_)
     np.testing.assert_array_equal(model.decision_function(np.ma.array(X)), expected.decision_function(X))
-
-
-def test_table_encoder_takes_masked_cells_as_missing(data):
-    _, blank, _ = data
-    expected = TableEncoder().fit_transform(blank)
-    np.testing.assert_array_equal(TableEncoder().fit_transform(_masked(data)), expected)
-    words = np.ma.array(["x", "y", "x", "y"], mask=[False, False, True, False])
-    columns = {"word": words, "number": np.ma.array([1.0, 2.0, 3.0, 4.0], mask=[True, False, False, False])}
-    plain = {"word": ["x", "y", None, "y"], "number": [None, 2.0, 3.0, 4.0]}
-    np.testing.assert_array_equal(TableEncoder().fit_transform(columns), TableEncoder().fit_transform(plain))

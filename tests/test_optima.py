@@ -10,13 +10,13 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import linprog, minimize
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC
 
 from datasets import blankout
-from dealing import deal, together
+from dealing import deal
 from dropmargin import NoisyLinearClassifier
-from dropmargin.losses import GaussianHinge, Hinge, Quadratic
+from dropmargin.losses import GaussianHinge, Hinge
 from helpers import LOSSES, MGF_LOSSES, MOMENT_LOSSES, N_FEATURES, NOISES, RADIAL, as_format, make_data, plain_objective
 
 LAYOUTS = ["dense", "sparse"]
@@ -86,22 +86,10 @@ def test_logistic_without_noise_is_logistic_regression(C, fit_intercept, solver,
     assert_allclose(model.intercept_, reference.intercept_, atol=bar * size)
 
 
-@pytest.mark.parametrize(("solver", "C", "layout"), deal(["newton", "irls", "lbfgs"], [0.1, 1.0, 10.0], LAYOUTS, n=8))
-def test_quadratic_without_noise_is_ridge_regression(C, solver, layout):
-    X, labels, weights = make_data(n_samples=60)
-    y = labels[:, 0]
-    reference = Ridge(alpha=0.5 / C, tol=1e-14).fit(X, y, sample_weight=weights)
-    model = NoisyLinearClassifier("quadratic", noise=None, C=C, solver=solver, **TIGHT)
-    model.fit(as_format(X, layout), y, sample_weight=weights)
-    bar = 1e-6 if solver == "lbfgs" else 1e-9
-    assert_allclose(model.coef_[0], reference.coef_, atol=bar)
-    assert_allclose(model.intercept_[0], reference.intercept_, atol=bar)
-
-
 # The margin ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("noise", "cls", "margin"), deal(NOISES, [Hinge, GaussianHinge], [0.25, 3.0], n=12))
+@pytest.mark.parametrize(("noise", "cls", "margin"), deal(NOISES, [Hinge, GaussianHinge], [0.25, 3.0]))
 def test_the_margin_is_redundant(noise, margin, cls):
     """w(c, l) = l w(c / l, 1)."""
     X, labels, _ = make_data(n_samples=60)
@@ -117,7 +105,7 @@ def test_the_margin_is_redundant(noise, margin, cls):
 # One optimum, whatever the solver -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("loss", "noise", "C", "layout"), deal(RADIAL, NOISES, [0.1, 10.0], LAYOUTS, n=15))
+@pytest.mark.parametrize(("loss", "noise", "C", "layout"), deal(RADIAL, NOISES, [0.1, 10.0], LAYOUTS))
 def test_irls_never_rises(loss, noise, C, layout):
     X, labels, weights = make_data(n_samples=60)
     with warnings.catch_warnings():
@@ -145,24 +133,6 @@ def test_all_solvers_find_the_same_weights(loss, noise, C):
         found.append(np.append(model.coef_, model.intercept_))
     for coef in found[1:]:
         assert np.linalg.norm(coef - found[0]) <= 1e-6 * np.linalg.norm(found[0])
-
-
-@pytest.mark.parametrize(
-    ("loss", "noise"),
-    deal(
-        ["gaussian-hinge", "gaussian-logistic", "exponential", "mcf-logistic"],
-        ["dropout", "gaussian", "laplace", "poisson"],
-        n=8,
-    ),
-)
-def test_solvers_agree_on_the_losses_without_a_majoriser(loss, noise):
-    X, labels, weights = make_data(n_samples=60)
-    found = []
-    for solver in ("newton", "lbfgs"):
-        model = NoisyLinearClassifier(LOSSES[loss], noise=NOISES[noise], C=0.5, solver=solver, tol=1e-13, max_iter=5000)
-        model.fit(X, labels[:, 0], sample_weight=weights)
-        found.append(np.append(model.coef_, model.intercept_))
-    assert np.linalg.norm(found[1] - found[0]) <= 1e-6 * np.linalg.norm(found[0])
 
 
 # Every pair against an independent minimum --------------------------------------------------------------------------
@@ -200,7 +170,7 @@ def test_objective_is_an_independent_minimum(loss, noise, layout):
     assert model.objective_ == pytest.approx(stated, rel=1e-7)
 
 
-@together(("loss", "noise", "tol"), deal(LOSSES, ["none", "dropout", "gaussian"], [1e-2, 1e-4, 1e-6]))
+@pytest.mark.parametrize(("loss", "noise", "tol"), deal(LOSSES, ["none", "dropout", "gaussian"], [1e-2, 1e-4, 1e-6]))
 def test_the_tolerance_is_kept(loss, noise, tol):
     """`tol` is the relative gap to the minimum."""
     X, labels, weights = make_data(n_samples=60, seed=3)
@@ -222,24 +192,3 @@ def test_gap_is_within_tol_for_a_hinge_without_noise_and_many_features_under_an_
     minimum = linprog(costs, A_ub=-np.hstack([rows, np.eye(60)]), b_ub=-np.ones(60), bounds=bounds).fun
     model = NoisyLinearClassifier(Hinge(), noise=None, C=C, l1_ratio=1.0, tol=tol).fit(X, y)
     assert minimum * (1.0 - 1e-7) <= model.objective_ <= minimum * (1.0 + tol)
-
-
-@pytest.mark.parametrize(
-    ("loss", "solver", "max_iter", "noise", "warm"),
-    deal(RADIAL, ["newton", "irls", "lbfgs"], [1, 2, 5], ["none", "dropout", "gaussian"], [False, True], n=18),
-)
-def test_no_fit_takes_more_iterations_than_it_may(loss, noise, solver, max_iter, warm):
-    X, labels, _ = make_data(n_samples=60)
-    model = NoisyLinearClassifier(loss, noise=NOISES[noise], solver=solver, tol=1e-3, warm_start=warm)
-    model.fit(X, labels[:, 0])
-    model.set_params(max_iter=max_iter, tol=1e-12)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(X, labels[:, 0])
-    assert len(model.history_) == model.n_iter_ <= max_iter
-
-
-def test_the_quadratic_loss_needs_one_step():
-    X, labels, _ = make_data()
-    model = NoisyLinearClassifier(Quadratic(), noise=0.3, solver="irls", tol=1e-10).fit(X, labels[:, 0])
-    assert model.n_iter_ <= 2

@@ -6,7 +6,6 @@ import inspect
 import pickle
 import typing
 
-import click
 import pytest
 from numpy.testing import assert_array_equal
 from sklearn.base import clone
@@ -22,9 +21,8 @@ from dropmargin import (
     load,
     save,
 )
-from dropmargin.cli.options import LEARNING_OPTIONS
-from dropmargin.estimators.parameters import NUMBER, number, parameter, specification
-from dropmargin.io.model import estimators as stored_estimators
+from dropmargin.estimators.parameters import number, parameter, specification
+from dropmargin.io.model import descriptions
 from dropmargin.losses import Hinge
 from dropmargin.model_selection.base import plain_model
 from helpers import make_data
@@ -68,23 +66,6 @@ def test_classes_with_different_losses_do_not_inherit_from_each_other():
     assert not isinstance(plain_model(DropoutLogisticRegressionCV()), DropoutSVC)
 
 
-def test_options_of_the_command_line_have_the_defaults_and_choices_of_the_parameters():
-    declared = specification(NoisyLinearClassifier)
-    defaults = click.Command("learn", params=LEARNING_OPTIONS).make_context("learn", []).params
-    seen = set()
-    for option in LEARNING_OPTIONS:
-        if option.name not in declared or option.name == "loss":
-            continue
-        seen.add(option.name)
-        if option.name in ("multi_class", "approximation"):  # of classifiers alone: the help has the default
-            assert (defaults[option.name], option.show_default) == (None, declared[option.name].default)
-        elif option.name != "missing":  # depends on the data
-            assert defaults[option.name] == declared[option.name].default, option.name
-        if declared[option.name].choices is not None:
-            assert tuple(option.type.choices) == declared[option.name].choices
-    assert seen >= {"l1_ratio", "tol", "max_iter", "fit_intercept", "multi_class", "missing", "n_jobs", "approximation"}
-
-
 def test_dask_does_not_take_a_fitted_model_apart():
     """Dask rebuilds a dataclass from its fields, without its fitted attributes, and hashes nothing else of it."""
     dask = pytest.importorskip("dask")
@@ -110,10 +91,23 @@ class MarginSVC(DropoutSVC):
         The margin of the hinge loss, above 0. All other parameters are those of `DropoutSVC`.
     """
 
-    margin: float = parameter(default=1.0, check=number(0.0, low_open=True), stored_as=NUMBER)
+    margin: float = parameter(default=1.0, check=number(0.0, low_open=True))
 
     def _make_loss(self):
         return Hinge(self.margin)
+
+
+def _describe(monkeypatch, cls, name=None):
+    """Let model files hold a class, with the description of `DropoutSVC`."""
+    known = descriptions.MODELS["DropoutSVC"]
+    described = descriptions.Description("", known.fitted, known.check)
+    monkeypatch.setattr(descriptions.Description, "find", _found(descriptions.Description.find, described, cls))
+    for listed in (descriptions.MODELS, descriptions.CLASSES):
+        monkeypatch.setitem(listed, name or cls.__name__, described)
+
+
+def _found(find, described, cls):
+    return lambda self, name: cls if self is described else find(self, name)
 
 
 def test_a_new_parameter_is_a_declaration_and_its_use(tmp_path, monkeypatch):
@@ -128,7 +122,7 @@ def test_a_new_parameter_is_a_declaration_and_its_use(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"margin must be a number in \(0, inf\), got -1"):
         MarginSVC(margin=-1).fit(X, y)
     # Model files need no more than the declaration, either.
-    monkeypatch.setitem(stored_estimators.CLASSES, "MarginSVC", MarginSVC)
+    _describe(monkeypatch, MarginSVC)
     save(model, tmp_path / "model.json")
     assert load(tmp_path / "model.json").get_params() == model.get_params()
 
@@ -138,12 +132,13 @@ def test_a_parameter_that_earlier_files_lack_takes_its_default(tmp_path, monkeyp
         pass
 
     class Later(DropoutSVC):
-        margin: float = parameter(default=1.0, stored_as=NUMBER, optional_in_files=True)
+        margin: float = parameter(default=1.0)
 
     X, labels, _ = make_data()
-    monkeypatch.setitem(stored_estimators.CLASSES, "Earlier", Earlier)
+    _describe(monkeypatch, Earlier)
     save(Earlier(C=2.0).fit(X, labels[:, 0]), tmp_path / "model.json")
-    monkeypatch.setitem(stored_estimators.CLASSES, "Earlier", Later)
+    Later.__name__ = "Earlier"
+    _describe(monkeypatch, Later)
     assert load(tmp_path / "model.json").get_params() == Later(C=2.0).get_params()
 
 

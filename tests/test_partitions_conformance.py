@@ -1,4 +1,4 @@
-"""Every backend of the seam gives bitwise the result of the serial one; see `backends` for how to add one."""
+"""Every backend of the seam has the optimum of the serial one; see `backends` for how to add one."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from functools import cache
 
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 from backends import BACKENDS, SLOW_BACKENDS, reference
 from dealing import deal
 from dropmargin import DropoutLogisticRegression, DropoutSVC, MCFClassifier, NoisyLinearClassifier
-from dropmargin.data import PerPartition, Rows, partitions
+from dropmargin.data import Rows
 from dropmargin.estimators.partition_fit import fit_partitions
 from dropmargin.noise import DropoutNoise, GaussianNoise, LaplaceNoise, PoissonNoise
 
@@ -42,10 +42,10 @@ L1_RATIOS = (0.0, 1.0, 0.5)
 LAYOUTS = ("dense", "sparse")
 
 
-def for_each_backend(*names_and_factors, n=None):
+def for_each_backend(*names_and_factors):
     """Parametrise by backend and by factors that the backends share evenly; cases of slow backends are slow."""
     names, factors = names_and_factors[::2], names_and_factors[1::2]
-    cases = deal(BACKENDS, *factors, n=n) if factors else [(backend,) for backend in BACKENDS]
+    cases = deal(BACKENDS, *factors) if factors else [(backend,) for backend in BACKENDS]
     marks = {True: [pytest.mark.slow], False: []}
     params = [pytest.param(*case, marks=marks[case[0] in SLOW_BACKENDS]) for case in cases]
     return pytest.mark.parametrize(("backend", *names), params)
@@ -68,8 +68,7 @@ def make_parts(n_parts, layout, dtype=np.float64):
 
 
 def make_estimator(loss, noise, l1_ratio):
-    """Return an estimator that takes every kind of step; the last digits of the optimum take only more of them."""
-    params = {"noise": NOISES[noise], "l1_ratio": l1_ratio, "C": 0.3, "tol": 1e-2}
+    params = {"noise": NOISES[noise], "l1_ratio": l1_ratio, "C": 0.3, "tol": 1e-10}
     return type(LOSSES[loss])(**(LOSSES[loss].get_params() | params))
 
 
@@ -78,42 +77,34 @@ def serial_fit(loss, noise, l1_ratio, n_parts, layout):
     return fit_partitions(make_estimator(loss, noise, l1_ratio), reference(make_parts(n_parts, layout)))
 
 
-def assert_same_model(model, expected):
-    assert_array_equal(model.coef_, expected.coef_)
-    assert_array_equal(model.intercept_, expected.intercept_)
+def assert_same_model(model, expected, tol=1e-6):
+    assert model.converged_
+    if getattr(model, "multi_class", None) == "multinomial":  # coefficients within tol of the optimum, also in memory
+        tol = 3e-5
+    assert_allclose(model.coef_, expected.coef_, atol=tol)
+    assert_allclose(model.intercept_, expected.intercept_, atol=tol)
     assert_array_equal(model.classes_, expected.classes_)
     assert model.coef_.dtype == expected.coef_.dtype
-    assert (model.n_iter_, model.n_passes_, model.objective_) == (
-        expected.n_iter_,
-        expected.n_passes_,
-        expected.objective_,
-    )
-    assert model.history_ == expected.history_
+    assert model.objective_ == pytest.approx(expected.objective_, rel=1e-9)
 
 
 def _cases():
-    """Return all combinations; the second half of them is slow, and those with an l1 penalty that take seconds each.
-
-    A backend does not know the loss: by default each loss is fitted on about half of the backends.
-    """
-    others = [name for name in BACKENDS if name != "serial"]
-    cases = deal(LOSSES, others, NOISES, L1_RATIOS, LAYOUTS)
-    for number, case in enumerate(cases):
-        has_many_steps = case[3] == 1.0 and (case[0] == "mcf-multinomial" or case[1] == "dask")
-        is_slow = 2 * number >= len(cases) or has_many_steps
+    """Return combinations; those with an l1 penalty that take seconds each are slow."""
+    for case in deal(LOSSES, [name for name in BACKENDS if name != "serial"], NOISES, L1_RATIOS, LAYOUTS):
+        is_slow = case[3] == 1.0 and (case[0] == "mcf-multinomial" or case[1] == "dask")
         yield pytest.param(*case, marks=pytest.mark.slow) if is_slow else case
 
 
 @pytest.mark.parametrize(("loss", "backend", "noise", "l1_ratio", "layout"), list(_cases()))
-def test_every_problem_is_solved_alike(loss, backend, noise, l1_ratio, layout, tmp_path):
-    with BACKENDS[backend](make_parts(3, layout), tmp_path) as data:
+def test_every_problem_is_solved_alike(loss, backend, noise, l1_ratio, layout):
+    with BACKENDS[backend](make_parts(3, layout)) as data:
         model = fit_partitions(make_estimator(loss, noise, l1_ratio), data)
     assert_same_model(model, serial_fit(loss, noise, l1_ratio, 3, layout))
 
 
-@for_each_backend("n_parts", [1, 2, 3, 8, 17], "loss", ["hinge", "logistic", "multinomial"], "layout", LAYOUTS, n=20)
-def test_any_number_of_partitions(backend, n_parts, loss, layout, tmp_path):
-    with BACKENDS[backend](make_parts(n_parts, layout), tmp_path) as data:
+@for_each_backend("n_parts", [1, 2, 3, 8, 17], "loss", ["hinge", "logistic", "multinomial"], "layout", LAYOUTS)
+def test_any_number_of_partitions(backend, n_parts, loss, layout):
+    with BACKENDS[backend](make_parts(n_parts, layout)) as data:
         assert data.n_partitions == n_parts
         model = fit_partitions(make_estimator(loss, "dropout", 0.0), data)
     assert_same_model(model, serial_fit(loss, "dropout", 0.0, n_parts, layout))
@@ -121,108 +112,86 @@ def test_any_number_of_partitions(backend, n_parts, loss, layout, tmp_path):
 
 @cache
 def serial_fit_with(name, value):
-    estimator = DropoutLogisticRegression(C=0.3, **{name: value})
+    estimator = DropoutLogisticRegression(C=0.3, tol=1e-10, **{name: value})
     return fit_partitions(estimator, reference(make_parts(8, "sparse", np.float32)))
 
 
-@for_each_backend("option", [("multi_class", "ovo"), ("solver", "lbfgs"), ("class_weight", "balanced")], n=9)
-def test_other_parameters(backend, option, tmp_path):
-    with BACKENDS[backend](make_parts(8, "sparse", np.float32), tmp_path) as data:
-        model = fit_partitions(DropoutLogisticRegression(C=0.3, **dict([option])), data)
-    assert_same_model(model, serial_fit_with(*option))
+@for_each_backend("option", [("multi_class", "ovo"), ("solver", "lbfgs"), ("class_weight", "balanced")])
+def test_other_parameters(backend, option):
+    with BACKENDS[backend](make_parts(8, "sparse", np.float32)) as data:
+        model = fit_partitions(DropoutLogisticRegression(C=0.3, tol=1e-10, **dict([option])), data)
+    assert_same_model(model, serial_fit_with(*option), tol=1e-5)
     assert model.coef_.dtype == np.float32
 
 
 # The contract of a backend ------------------------------------------------------------------------------------------
 
 
-def _n_rows(rows, factor, own):
-    return factor * len(rows.y) + own
+def _number(rows, factor):
+    return factor * rows.number
+
+
+def _n_rows(rows):
+    return len(rows)
 
 
 def _totals(rows, factor, power):
-    return (
-        factor * np.asarray(rows.sample_weight) ** power @ np.ones((len(rows.y), 2)),
-        None,
-        len(rows.y),
-        float(len(rows.y)),
-    )
+    weights = np.asarray(rows.sample_weight)
+    return factor * weights**power @ np.ones((len(rows.y), 2)), None, len(rows.y), float(len(rows.y))
 
 
 def _fewer(rows, step):
-    return Rows(rows.X[::step], np.asarray(rows.y)[::step], np.asarray(rows.sample_weight)[::step])
+    return rows.take(np.arange(0, len(rows), step))
 
 
 def _fail(rows, unlucky):
-    if unlucky:
+    if rows.number == unlucky:
         raise ValueError("not this one")
-
-
-def _scaled(rows, value, factor):
-    return value * factor
+    return rows
 
 
 @for_each_backend("n_parts", [1, 3, 17])
-def test_map_passes_each_partition_its_own_arguments(backend, n_parts, tmp_path):
+def test_map_is_in_the_order_of_the_partitions_which_know_their_numbers(backend, n_parts):
     parts = make_parts(n_parts, "dense")
-    with BACKENDS[backend](parts, tmp_path) as data:
-        assert data.rows_in_memory() is None
-        own = PerPartition(range(n_parts))
-        first = data.map(_n_rows, 10, own)
-        expected = [10 * len(rows.y) + i for i, rows in enumerate(parts)]
-        assert len(first) == n_parts
-        assert data.gather(first) == expected
-        assert data.gather(data.map(_scaled, first, 3)) == [3 * value for value in expected]
+    with BACKENDS[backend](parts) as data:
+        assert data.single() is None
+        assert data.map(_number, 10) == [10 * i for i in range(n_parts)]
+        assert data.map(_n_rows) == [len(rows) for rows in parts]
 
 
 @for_each_backend()
-def test_sums_are_in_the_order_of_the_tree(backend, tmp_path):
+def test_sums(backend):
     for n_parts in (1, 2, 3, 8, 17):
         parts = make_parts(n_parts, "dense")
-        with BACKENDS[backend](parts, tmp_path) as data:
+        with BACKENDS[backend](parts) as data:
             vector, nothing, count, number = data.map_sum(_totals, 0.1, 1.5)
-        assert_array_equal(vector, _tree([_totals(rows, 0.1, 1.5)[0] for rows in parts]))
+        assert_allclose(vector, sum(_totals(rows, 0.1, 1.5)[0] for rows in parts), rtol=1e-13)
         assert nothing is None
         assert count == N_ROWS
         assert number == float(N_ROWS)
 
 
-@for_each_backend("layout", LAYOUTS, "stored", [False, True])
-def test_derived_partitions_are_partitions(backend, layout, stored, tmp_path):
+@for_each_backend("layout", LAYOUTS)
+def test_transformed_partitions_are_partitions(backend, layout):
     parts = make_parts(3, layout)
-    with BACKENDS[backend](parts, tmp_path) as data:
-        with data.map_partitions(_fewer, 2, stored=stored, shared_cache={"a": 1}) as fewer:
-            assert fewer.n_partitions == 3
-            assert fewer.rows_in_memory() is None
-            assert fewer.shared_cache == {"a": 1}
-            assert fewer.gather(fewer.map(_n_rows, 1, 0)) == [len(rows.y[::2]) for rows in parts]
-            sums = fewer.map_sum(_totals, 1.0, 1.0)
-        assert data.gather(data.map(_n_rows, 1, 0)) == [len(rows.y) for rows in parts]
-    assert_array_equal(sums[0], reference([_fewer(rows, 2) for rows in parts]).map_sum(_totals, 1.0, 1.0)[0])
+    with BACKENDS[backend](parts) as data:
+        fewer = data.transformed(_fewer, 2)
+        assert fewer.n_partitions == 3
+        assert fewer.single() is None
+        assert fewer.map(_n_rows) == [len(rows.y[::2]) for rows in parts]
+        assert fewer.transformed(_fewer, 2).map(_n_rows) == [len(rows.y[::4]) for rows in parts]
+        sums = fewer.map_sum(_totals, 1.0, 1.0)
+        assert data.map(_n_rows) == [len(rows.y) for rows in parts]
+    expected = reference(parts).transformed(_fewer, 2).map_sum(_totals, 1.0, 1.0)
+    assert_allclose(sums[0], expected[0], rtol=1e-13)
 
 
 @for_each_backend()
-def test_an_error_in_one_partition_is_the_callers_and_the_backend_lives_on(backend, tmp_path):
+def test_an_error_in_one_partition_is_the_callers_and_the_backend_lives_on(backend):
     parts = make_parts(3, "dense")
-    with BACKENDS[backend](parts, tmp_path) as data:
+    with BACKENDS[backend](parts) as data:
         with pytest.raises(ValueError, match="not this one"):
-            data.gather(data.map(_fail, PerPartition([False, True, False])))
-        assert data.gather(data.map(_n_rows, 1, 0)) == [len(rows.y) for rows in parts]
-
-
-# The sum itself -----------------------------------------------------------------------------------------------------
-
-
-def _tree(values):
-    while len(values) > 1:
-        pairs = [a + b for a, b in zip(values[::2], values[1::2], strict=False)]
-        values = pairs + ([values[-1]] if len(values) % 2 else [])
-    return values[0]
-
-
-def test_results_are_added_pair_by_pair():
-    for n_parts in (*range(1, 40), 64, 100):
-        values = list(np.random.default_rng(n_parts).normal(size=(n_parts, 50)) ** 7)
-        before = [value.copy() for value in values]
-        assert_array_equal(partitions.add_up([(value,) for value in values])[0], _tree(values))
-        assert_array_equal(values, before)
+            data.map(_fail, 1)
+        with pytest.raises(ValueError, match="not this one"):
+            data.transformed(_fail, 1).map(_n_rows)
+        assert data.map(_n_rows) == [len(rows.y) for rows in parts]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import io
-import re
 import subprocess
 import sys
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -145,10 +143,8 @@ def test_errors_where_there_are_any_and_the_score_for_the_rest(data, scoring, sh
     assert display.ax_.get_ylabel() == label
 
 
-def test_spread_as_bars_or_none(data, models):
+def test_the_spread_may_be_left_out(data, models):
     curves = {"plain": deletion_curve(models["plain"], *data, levels=LEVELS)}
-    bars = DeletionCurveDisplay(curves).plot(spread="bars")
-    assert type(bars.spreads_[0]).__name__ == "ErrorbarContainer"
     assert DeletionCurveDisplay(curves).plot(spread="none").spreads_ == [None]
     worst = DeletionCurveDisplay.from_estimator(models["plain"], *data, levels=LEVELS, strategy="worst")
     assert worst.spreads_ == [None]  # nothing varies
@@ -180,7 +176,7 @@ def test_axes_are_in_percent(data, models):
     ("settings", "message"),
     [
         ({"show": "loss"}, r"show must be one of \['auto', 'error', 'score'\], got 'loss'"),
-        ({"spread": "fog"}, r"spread must be one of \['band', 'bars', 'none'\], got 'fog'"),
+        ({"spread": "fog"}, r"spread must be one of \['band', 'none'\], got 'fog'"),
         ({"levels": [2.0]}, "levels must be in"),
         ({"level": [0.5]}, r"deletion_curve\(\) got an unexpected keyword argument 'level'"),
     ],
@@ -221,13 +217,3 @@ def test_import_dropmargin_is_light():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize("name", ["evaluation.md", "report.md"])
-def test_the_examples_of_the_guides_run(tmp_path, monkeypatch, name):
-    monkeypatch.chdir(tmp_path)
-    text = (Path(__file__).parents[1] / "docs" / name).read_text(encoding="utf-8")
-    names: dict = {}
-    for snippet in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
-        exec(snippet, names)
-    assert (tmp_path / "deletion.png").exists() if name == "evaluation.md" else "<svg" in names["page"]

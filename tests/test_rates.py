@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 from datasets import make_binary
-from dropmargin import DropoutNoise, DropoutSVC, estimate_dropout_rates
+from dropmargin import estimate_dropout_rates
 
 
 def share(present, n_rows=20):
@@ -22,45 +22,6 @@ def test_rates_follow_the_formula():
     train = np.stack([share(20), share(10), share(10), share(5)], axis=1)
     target = np.stack([share(15), share(10), share(4), share(10)], axis=1)
     assert_allclose(estimate_dropout_rates(train, target), [0.25, 0.0, 0.6, 0.0])
-
-
-def test_nan_is_absent_in_both_samples():
-    train, target = np.ones((4, 2)), np.ones((8, 2))
-    target[:2, 0] = np.nan
-    assert_allclose(estimate_dropout_rates(train, target), [0.25, 0.0])
-    train[:2, 0] = np.nan
-    assert_allclose(estimate_dropout_rates(train, target), [0.0, 0.0])
-
-
-def test_deleted_data_give_back_the_rates_of_their_deletion():
-    rng = np.random.default_rng(0)
-    X = rng.uniform(0.5, 1.0, (20_000, 5)) * (rng.random((20_000, 5)) < 0.6)
-    rates = np.array([0.0, 0.1, 0.4, 0.7, 0.95])
-    deleted = DropoutNoise(rate=rates, reference="zero").sample(X[10_000:], random_state=0)
-    assert_allclose(estimate_dropout_rates(X[:10_000], deleted), rates, atol=0.03)
-
-
-def test_a_feature_that_is_gone_counts_as_seen_once_in_one_more_row():
-    train = np.stack([share(20), share(10), share(1)], axis=1)
-    target = np.zeros((9, 3))
-    assert_allclose(estimate_dropout_rates(train, target), [0.9, 0.8, 0.0])
-
-
-def test_a_feature_that_training_never_saw_is_not_dropped():
-    assert_array_equal(estimate_dropout_rates(np.zeros((3, 2)), np.ones((3, 2))), [0.0, 0.0])
-    assert_array_equal(estimate_dropout_rates(np.zeros((3, 2)), np.zeros((3, 2))), [0.0, 0.0])
-
-
-def test_rates_are_ready_for_a_fit():
-    X, y = make_binary(200)
-    target = X.copy()
-    target[:, 0] = 0.0
-    target[::2, 1] = np.nan
-    rates = estimate_dropout_rates(X, target)
-    assert 0.98 < rates[0] < 1.0
-    model = DropoutSVC(noise=DropoutNoise(rate=rates, reference="zero")).fit(X, y)
-    plain = DropoutSVC(noise=None).fit(X, y)
-    assert abs(model.coef_[0, 0]) < 0.1 * abs(plain.coef_[0, 0])
 
 
 @pytest.mark.parametrize(
@@ -89,15 +50,6 @@ def test_every_format_gives_the_same_rates_and_stays_as_it_is(layout):
     after = (given, before)
     one, other = (item.toarray() if sparse.issparse(item) else np.asarray(item) for item in after)
     assert_array_equal(one, other)
-
-
-def test_stored_zeros_and_duplicates_are_counted_right():
-    train = sparse.csr_array(np.ones((2, 2)))
-    # row 0: 1 and -1 in column 0, which make 0, and a stored 0 in column 1; row 1: ones
-    target = sparse.csr_array(
-        (np.array([1.0, -1.0, 0.0, 1.0, 1.0]), np.array([0, 0, 1, 0, 1]), np.array([0, 3, 5])), shape=(2, 2)
-    )
-    assert_allclose(estimate_dropout_rates(train, target), [0.5, 0.5])
 
 
 @pytest.mark.parametrize(

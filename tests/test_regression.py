@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import pickle
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import minimize
 from sklearn.base import clone
 from sklearn.datasets import dump_svmlight_file, load_diabetes
-from sklearn.linear_model import HuberRegressor, Ridge
+from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import scale
-from sklearn.svm import SVR
 
-import dropmargin
 from dealing import deal
 from dropmargin import (
-    DeletionCurveDisplay,
     DropoutNoise,
     DropoutRidge,
     DropoutRidgeCV,
@@ -26,14 +21,10 @@ from dropmargin import (
     DropoutSVRCV,
     GaussianNoise,
     NoisyLinearRegressor,
-    corruption_curve,
-    deletion_curve,
 )
-from dropmargin.io.model import describe
 from dropmargin.losses import EpsilonInsensitive, GaussianHuber, Huber, Quadratic
 from dropmargin.streaming import fit as fit_files
-from helpers import N_FEATURES, NOISES, as_format, plain_score_variance
-from regression_data import make_table, plain_loss
+from helpers import N_FEATURES, NOISES, as_format, make_table, plain_loss, plain_score_variance
 
 # Small grids, whose ends are chosen.
 pytestmark = pytest.mark.filterwarnings("ignore:The chosen")
@@ -46,7 +37,7 @@ MODELS = {
     "huber": (NoisyLinearRegressor(Huber(1.5)), Huber(1.5)),
     "gaussian huber": (NoisyLinearRegressor(GaussianHuber(1.5)), GaussianHuber(1.5)),
 }
-CASES = deal(MODELS, NOISES, ["dense", "sparse"], [0.0, 0.5, 1.0], n=24)
+CASES = deal(MODELS, NOISES, ["dense", "sparse"], [0.0, 0.5, 1.0])
 
 
 @pytest.mark.parametrize(("name", "noise", "layout", "l1_ratio"), CASES)
@@ -98,75 +89,6 @@ def test_without_noise_it_is_ridge(layout, fit_intercept):
     assert_allclose(own.predict(as_format(X, layout)), other.predict(X), rtol=1e-7)
 
 
-@pytest.mark.parametrize("layout", ["dense", "sparse"])
-def test_without_noise_it_is_support_vector_regression(layout):
-    X, y, weights = make_table()
-    own = DropoutSVR(noise=None, C=0.3, epsilon=0.5, tol=1e-10).fit(as_format(X, layout), y, weights)
-    # SVR, unlike LinearSVR, has an intercept without a penalty.
-    other = SVR(kernel="linear", C=0.3, epsilon=0.5, tol=1e-10).fit(X, y, weights)
-    assert_allclose(own.coef_, other.coef_[0], atol=1e-5)
-
-    def objective(coef, intercept):
-        return 0.5 * coef @ coef + 0.3 * weights @ np.maximum(np.abs(y - X @ coef - intercept) - 0.5, 0.0)
-
-    assert own.objective_ == pytest.approx(objective(other.coef_[0], other.intercept_[0]), rel=1e-6)
-    assert own.objective_ == pytest.approx(objective(own.coef_, own.intercept_), rel=1e-9)
-
-
-def test_gaussian_noise_is_a_stronger_ridge():
-    X, y, _ = make_table()
-    noisy = DropoutRidge(noise=GaussianNoise(scale=0.5), C=2.0).fit(X, y)
-    # w^2 / 2 + C n s^2 w^2 = alpha C w^2
-    assert_allclose(noisy.coef_, Ridge(alpha=1.0 / 4.0 + len(y) * 0.25).fit(X, y).coef_, rtol=1e-8)
-
-
-def test_without_noise_the_huber_loss_is_that_of_scikit_learn_at_its_scale():
-    X, y, _ = make_table()
-    other = HuberRegressor(epsilon=1.5, alpha=1e-3, tol=1e-10, max_iter=10_000).fit(X, y)
-    # its objective at a fixed scale s is alpha w^2 + s sum H(r / s), with H twice ours and delta = epsilon s
-    delta = other.epsilon * other.scale_
-    own = NoisyLinearRegressor(Huber(delta), noise=None, C=1.0 / (other.scale_ * 1e-3), tol=1e-14).fit(X, y)
-    assert_allclose(own.coef_, other.coef_, rtol=1e-3)
-
-
-@pytest.mark.parametrize("noise", ["dropout to a reference", "dropout in groups", "gaussian", "poisson"])
-def test_it_is_the_ridge_of_many_corrupted_copies(noise):
-    X, y, _ = make_table()
-    noise = NOISES[noise]
-    n_copies = 4000
-    copies = noise.sample(np.tile(X, (n_copies, 1)), random_state=0)
-    other = Ridge(alpha=n_copies / 2.0).fit(copies, np.tile(y, n_copies))
-    own = DropoutRidge(noise=noise, C=1.0).fit(X, y)
-    assert_allclose(own.coef_, other.coef_, atol=0.05)
-    assert own.coef_ @ other.coef_ > 0.999 * np.linalg.norm(own.coef_) * np.linalg.norm(other.coef_)
-
-
-def test_a_dense_ridge_takes_one_newton_step():
-    X, y, _ = make_table(n_rows=300)
-    model = DropoutRidge(noise=0.3).fit(X, y)
-    assert model.n_iter_ == 1
-    assert_allclose(model.coef_, DropoutRidge(noise=0.3, solver="lbfgs", tol=1e-12).fit(X, y).coef_, rtol=1e-4)
-
-
-def test_targets_within_the_tube_need_no_coefficients():
-    X, _, _ = make_table()
-    y = np.linspace(5.0, 5.2, len(X)) ** 3
-    model = DropoutSVR(epsilon=np.ptp(y) / 2.0 + 1e-9).fit(X, y)
-    assert model.converged_
-    assert model.objective_ == 0.0
-    assert not model.coef_.any()
-    assert not DropoutRidge().fit(X, np.full(len(X), 3.0)).coef_.any()
-
-
-def test_the_unit_of_the_targets_scales_the_solution():
-    X, y, _ = make_table()
-    one = DropoutRidge(noise=0.2).fit(X, y)
-    assert_allclose(DropoutRidge(noise=0.2).fit(X, 1e6 * y).coef_, 1e6 * one.coef_, rtol=1e-8)
-    svr = DropoutSVR(noise=0.2, epsilon=0.1, C=1.0, tol=1e-10).fit(X, y)
-    large = DropoutSVR(noise=0.2, epsilon=1e5, C=1e6, tol=1e-10).fit(X, 1e6 * y)
-    assert_allclose(large.coef_, 1e6 * svr.coef_, rtol=1e-3, atol=1e-3)
-
-
 # Errors ---------------------------------------------------------------------------------------------------------------
 
 
@@ -195,16 +117,6 @@ def diabetes():
     X, y = load_diabetes(return_X_y=True)
     holes = np.where(np.random.default_rng(0).random(X.shape) < 0.3, np.nan, scale(X))
     return scale(X), holes, y
-
-
-@pytest.mark.parametrize("model", [DropoutRidge(C=0.1), DropoutSVR(C=10.0)], ids=["ridge", "svr"])
-@pytest.mark.parametrize("missing", ["rescale", "conditional"])
-def test_incomplete_rows_are_better_than_the_mean(diabetes, model, missing):
-    X, holes, y = diabetes
-    model = type(model)(**{**model.get_params(), "missing": missing}).fit(X[:300], y[:300])
-    assert model.score(holes[300:], y[300:]) > 0.25
-    assert_allclose(model.predict(X[300:]), X[300:] @ model.coef_ + model.intercept_)
-    assert model.fit(holes[:300], y[:300]).score(holes[300:], y[300:]) > 0.2
 
 
 def test_the_deviations_are_those_of_the_predictions_of_complete_rows():
@@ -240,31 +152,6 @@ def test_intervals_cover_the_numbers_of_gaussian_rows(n_holes):
     assert_allclose(np.diff(wide)[:, 0], 2.0 * 1.6448536 * np.hypot(100.0, model.predict(rows, return_std=True)[1]))
 
 
-def test_the_residuals_count_the_degrees_of_freedom():
-    """As in ordinary least squares, with any number of features; weights of zero are no rows."""
-    rng = np.random.default_rng(0)
-    deviations = []
-    for _ in range(300):
-        X, weights = rng.normal(size=(30, 12)), np.repeat([1.0, 0.0], [24, 6])
-        deviations.append(DropoutRidge(noise=None, C=1e6).fit(X, rng.normal(size=30), weights).residual_deviation_)
-    assert np.sqrt(np.mean(np.square(deviations))) == pytest.approx(1.0, abs=0.05)
-
-
-def test_intervals_that_cannot_be_computed_are_errors(tmp_path):
-    X, y, _ = make_table()
-    rescaled = DropoutRidge(missing="rescale").fit(X, y)
-    assert rescaled.predict_interval(X).shape == (len(y), 2)
-    with pytest.raises(ValueError, match="Intervals of rows with missing features need missing='conditional'"):
-        rescaled.predict_interval(np.where(X > 1.0, np.nan, X))
-    for coverage in (90, 0.0, 1.0, None):
-        with pytest.raises(ValueError, match=r"coverage must be a number in \(0, 1\), such as 0.9, got"):
-            rescaled.predict_interval(X, coverage=coverage)
-    for model in (rescaled.fit(X[:5], y[:5]), fit_files(clone(rescaled), X, y, cache=tmp_path, progress=False)):
-        with pytest.raises(ValueError, match="residual_deviation is not known from this fit"):
-            model.predict_interval(X)
-        assert_allclose(np.diff(model.predict_interval(X, residual_deviation=0.0)), 0.0)
-
-
 # Errors under noise, and the search -----------------------------------------------------------------------------------
 
 
@@ -294,95 +181,7 @@ def test_a_search_chooses_as_a_grid_search(diabetes):
     assert own.score(X, y) == pytest.approx(own.best_estimator_.score(X, y))
 
 
-@pytest.mark.parametrize(
-    ("model", "scoring", "metric"),
-    [
-        (DropoutRidgeCV, None, "squared"),
-        (DropoutSVRCV, None, "absolute"),
-        (DropoutSVRCV, "neg_mean_squared_error", "squared"),
-    ],
-)
-def test_a_search_under_a_target_noise_scores_by_the_expected_error(diabetes, model, scoring, metric):
-    X, _, y = diabetes
-    train, test = np.arange(300), np.arange(300, len(y))
-    search = model(noises=[0.0, 0.3], Cs=[0.1, 10.0], cv=[(train, test)], target_noise=0.4, scoring=scoring, verbose=0)
-    search.fit(X, y)
-    plain = search._plain_class(noise=0.3, C=10.0, tol=1e-5).fit(X[train], y[train])
-    wanted = -plain.expected_error(X[test], y[test], 0.4, metric=metric)
-    assert search.scores_[0, 1, 1] == pytest.approx(wanted, rel=1e-2)
-    assert search.noise_.rate == 0.3
-
-
-def test_a_target_noise_refuses_other_scores(diabetes):
-    X, _, y = diabetes
-    with pytest.raises(ValueError, match="scoring must be None or one of"):
-        DropoutRidgeCV(target_noise=0.3, scoring="r2").fit(X, y)
-
-
-def test_default_values_of_c_follow_the_unit_of_the_targets(diabetes):
-    X, _, y = diabetes
-    one, other = (DropoutSVRCV(noises=[0.1], Cs=3, epsilon=s, verbose=0).fit(X, s * y) for s in (1.0, 100.0))
-    assert_allclose(other.Cs_, 100.0 * one.Cs_)
-
-
-def test_deletion_curves_score_regressors(diabetes):
-    X, _, y = diabetes
-    model = DropoutRidge(missing="conditional", C=0.1).fit(X, y)
-    given = {"levels": [0.0, 0.5], "fill": np.nan, "random_state": 0, "verbose": 0}
-    curve = deletion_curve(model, X, y, **given)
-    assert curve.scoring == "neg_root_mean_squared_error"
-    assert curve.mean[0] == pytest.approx(-np.sqrt(np.mean((y - model.predict(X)) ** 2)))
-    assert curve.mean[1] < curve.mean[0]
-    assert deletion_curve(model, X, y, scoring="r2", **given).mean[0] == pytest.approx(model.score(X, y))
-    noisy = corruption_curve(model, X, y, [None, GaussianNoise(0.5)], random_state=0, verbose=0)
-    assert noisy.mean[0] == curve.mean[0] > noisy.mean[1]
-
-
-def test_a_deletion_plot_of_regressors_shows_the_error(diabetes):
-    X, _, y = diabetes
-    given = {"levels": [0.0, 0.5], "fill": np.nan, "random_state": 0, "verbose": 0}
-    models = [model.fit(X, y) for model in (DropoutRidge(missing="rescale"), DropoutSVR(missing="rescale"))]
-    display = DeletionCurveDisplay.from_estimators(models, X, y, **given)
-    assert display.ax_.get_ylabel() == "root mean squared error"
-    curves = [curve.mean for curve in display.curves.values()]
-    assert_allclose([line.get_ydata() for line in display.lines_], -np.array(curves))
-    shown = display.plot(show="score")
-    assert shown.ax_.get_ylabel() == "neg root mean squared error"
-    assert_allclose(shown.lines_[0].get_ydata(), curves[0])
-
-
 # Files ----------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "model",
-    [
-        DropoutRidge(noise=DropoutNoise(0.2, groups=[0, 0, 1, 1, 2, 2]), missing="rescale"),
-        DropoutSVR(epsilon=1.5, missing="conditional"),
-        NoisyLinearRegressor(GaussianHuber(2.0), l1_ratio=0.5),
-        DropoutRidgeCV(noises=[0.1], Cs=[1.0], verbose=0),
-    ],
-    ids=lambda model: type(model).__name__,
-)
-def test_files_and_pickles_keep_a_model(model, tmp_path):
-    X, y, _ = make_table()
-    model.fit(X, y)
-    path = tmp_path / "model.safetensors"
-    dropmargin.save(model, path)
-    plain, loaded = getattr(model, "best_estimator_", model), dropmargin.load(path)
-    assert type(loaded) is type(plain)
-    assert describe(path)["classes"] is None
-    if model.get_params().get("missing", "error") != "error":
-        X[:5, 2] = np.nan
-    for other in (loaded, pickle.loads(pickle.dumps(model))):
-        assert_array_equal(other.predict(X), model.predict(X))
-        assert_array_equal(other.coef_, model.coef_)
-        assert other.coef_.shape == model.coef_.shape
-        if np.isfinite(X).all() or plain.missing == "conditional":
-            assert_array_equal(other.predict_interval(X), model.predict_interval(X))
-    sparse_one = loaded.sparsify()
-    assert_allclose(sparse_one.predict(X), model.predict(X))
-    assert_array_equal(sparse_one.densify().coef_, model.coef_)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -425,21 +224,3 @@ def test_a_search_over_rows_in_files_makes_the_choice_of_the_one_in_memory(name,
     assert_allclose(found.coef_, expected.coef_, atol=1e-4)
     assert found.best_estimator_.predict(X).shape == y.shape
     assert not hasattr(found, "classes_")
-
-
-@pytest.mark.parametrize("model", [DropoutRidge(), DropoutSVR(epsilon=0.5)], ids=["ridge", "svr"])
-def test_a_warm_start_and_threads_keep_the_solution(model):
-    X, y, _ = make_table(n_rows=400)
-    model = type(model)(**{**model.get_params(), "warm_start": True, "tol": 1e-8}).fit(X, y)
-    cold = model.coef_
-    assert_allclose(model.fit(X, y).coef_, cold, atol=1e-4)
-    threads = type(model)(**{**model.get_params(), "n_jobs": 2, "warm_start": False}).fit(X, y)
-    assert_array_equal(threads.coef_, cold)
-
-
-@pytest.mark.parametrize("y", [np.zeros(9), np.zeros(11)])
-def test_an_expected_error_needs_a_target_for_each_row(y):
-    X = np.random.default_rng(0).normal(size=(10, 3))
-    model = DropoutRidge().fit(X, X[:, 0])
-    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
-        model.expected_error(X, y)

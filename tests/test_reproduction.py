@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
 
 from data_set_files import SHARED, write
-from reproduction import amazon, cifar10, explicit, nightmare, published
-from reproduction.datasets import Split
-from reproduction.experiments import EXPERIMENTS
-from reproduction.features import PatchFeatures
+from reproduction import amazon, explicit, published
 from reproduction.harness import run_experiment
 from reproduction.report import chapter_of
 from reproduction.results_log import ResultsLog, ResultsLogError, Task
-from reproduction.summary import four_digits, three_digits
 
 _PUBLISHED = SHARED.parent / "PUBLISHED.md"
 
@@ -55,39 +48,6 @@ def test_published_errors_of_amazon():
     for domain, method, *errors in rows_below("Amazon reviews"):
         found.setdefault(domain, {})[name_of(method)] = tuple(map(error_of, errors))
     assert found == published.AMAZON
-
-
-def test_published_errors_of_copies():
-    text = published_text().partition("## Explicit corruption")[2]
-    copies, errors = re.search(r"M copies = ([\d, ]+), infinity: ([\d. ]+)\.\n", text).groups()
-    numbers = [*map(int, copies.split(", ")), float("inf")]
-    assert dict(zip(numbers, map(float, errors.split()), strict=True)) == published.EXPLICIT_MCF
-
-
-def test_published_errors_of_cifar10():
-    found = {name_of(method): tuple(map(error_of, errors)) for method, *errors in rows_below("CIFAR-10")}
-    assert found == published.CIFAR10
-
-
-def test_published_errors_of_nightmare():
-    found = {name_of(method): tuple(map(error_of, errors)) for method, *errors in rows_below("Nightmare")}
-    assert found == published.NIGHTMARE
-
-
-def test_number_of_published_errors():
-    for curves in published.AMAZON.values():
-        assert {len(curve) for curve in curves.values()} == {len(published.RATES) + 1}
-        assert set(curves) <= set(published.LOSSES)
-    assert tuple(published.EXPLICIT_MCF) == (0, *published.COPIES, float("inf"))
-    assert set(published.CIFAR10) == set(published.LOSSES)
-    assert {len(errors) for errors in published.CIFAR10.values()} == {len(cifar10.KINDS)}
-    assert {len(curve) for curve in published.NIGHTMARE.values()} == {len(published.DELETED)}
-    assert set(published.THROUGH_MGF) < set(published.LOSSES)
-
-
-def test_papers_c():
-    assert published.papers_c("Dropout-SVM", 0.3) == 0.3
-    assert published.papers_c("Dropout-Logistic", 0.3) == 0.6
 
 
 # The experiments -----------------------------------------------------------------------------------------------------
@@ -227,86 +187,3 @@ def test_explicit_end_to_end(shop, tmp_path, monkeypatch):
     assert close.holds == (ours[-1] <= ours[-2] + 0.004)
     assert best.holds == (ours[-1] <= min(ours[:-1]))
     assert fast.holds == (50.0 * found["infinity"]["fit_seconds"] <= found[4]["fit_seconds"])
-
-
-def coloured_images(n_images, seed):
-    """Return random images whose pixels have another covariance for each class, and the labels."""
-    rng = np.random.default_rng(seed)
-    y = np.arange(n_images) % 3
-    X = rng.normal(128.0, 20.0, (n_images, 12, 12, 3))
-    X[y == 1] += 60.0 * (np.arange(12) % 2)[:, None, None]
-    X[y == 2] += 60.0 * (np.arange(12) % 2)[:, None]
-    return np.clip(X, 0, 255).astype(np.uint8), y
-
-
-def few_patches(**options):
-    return PatchFeatures(**(options | {"n_centroids": 8, "n_patches": 600}))
-
-
-@pytest.mark.slow
-def test_cifar10_end_to_end(tmp_path, monkeypatch):
-    parts = [*coloured_images(100, 0), *coloured_images(60, 1)]
-    loads = []
-    monkeypatch.setattr(cifar10, "load_cifar10", lambda **options: loads.append(options) or Split(*parts, "made up"))
-    monkeypatch.setattr(cifar10, "PatchFeatures", few_patches)
-    for name, value in {"_QUICK_N_IMAGES": 90, "_QUICK_N_SEARCH": 30, "_QUICK_RATES": (0.5,)}.items():
-        monkeypatch.setattr(cifar10, name, value)
-    log = run_in_parts(cifar10.CIFAR10, tmp_path, stop=4)
-    assert 0 < len(loads) <= 3
-    assert len(log.select(stage="search")) == 5 * 3 * 2
-    assert log.select(stage="refine") == []
-    assert {m.result["n_train"] for m in log.select(stage="search")} == {30}
-    final = {(m.key["model"], m.key["kind"]): m.result for m in log.select(stage="final")}
-    assert {(result["n_train"], result["n_test"]) for result in final.values()} == {(90, 45)}
-    assert {result["n_features"] for result in final.values()} == {4 * 8}
-    summary = check_summary(cifar10.CIFAR10, log)
-    (comparison,) = summary.comparisons
-    for model, (ours, theirs) in comparison.rows.items():
-        assert ours == [final[model, kind]["error"] for kind in cifar10.KINDS]
-        assert theirs == published.CIFAR10[model]
-    assert "once more" not in summary.settings["Choice of rate and C"]
-    for claim, (pair, aim) in zip(summary.claims, cifar10._AIMS.items(), strict=False):
-        assert claim.holds == (final[pair]["error"] <= aim)
-        assert claim.evidence == four_digits(final[pair]["error"])
-
-
-def digits():
-    """Return scikit-learn's digits of five classes as a data set of images, pixels in [0, 1]."""
-    X, y = load_digits(n_class=5, return_X_y=True)
-    X_train, X_test, y_train, y_test = train_test_split(X / 16.0, y, train_size=300, random_state=0, stratify=y)
-    return Split(X_train, y_train, X_test, y_test, "digits")
-
-
-@pytest.mark.slow
-def test_nightmare_end_to_end(tmp_path, monkeypatch):
-    data = digits()
-    monkeypatch.setattr(nightmare, "load_mnist", lambda **options: data)
-    for name, value in {
-        "_QUICK_N_SEARCH": 150,
-        "_N_VALIDATION": 150,
-        "_QUICK_N_TEST": 200,
-        "_QUICK_RATES": (0.1, 0.7),
-        "_QUICK_CS": (0.1,),
-    }.items():
-        monkeypatch.setattr(nightmare, name, value)
-    log = run_in_parts(nightmare.NIGHTMARE, tmp_path, stop=3)
-    assert len(log.select(stage="search")) == 5 * 2 + 2 + 2
-    assert {(m.result["n_train"], m.result["n_test"]) for m in log.select(stage="search")} == {(150, 150)}
-    assert {(m.result["n_train"], m.result["n_test"]) for m in log.select(stage="final")} == {(150, 200)}
-    for m in log:
-        # Nothing is deleted at level 0: the three scorings are equal.
-        assert len({m.result[scoring][0] for scoring in nightmare.SCORINGS}) == 1
-    assert nightmare.errors_of(log, "Dropout-SVM", "anchored")[0] < 0.1
-    summary = check_summary(nightmare.NIGHTMARE, log)
-    for scoring, comparison in zip(("anchored", "rescaled", "raw"), summary.comparisons, strict=True):
-        assert scoring in comparison.caption
-        for method, (ours, theirs) in comparison.rows.items():
-            assert ours == nightmare.errors_of(log, method, scoring)
-            assert theirs == published.NIGHTMARE.get(method, (None,) * 10)
-    anchored = summary.comparisons[0].rows["Dropout-SVM"][0]
-    assert f"{three_digits(anchored[5])} and {three_digits(anchored[8])}" in summary.verdict[0]
-
-
-def test_names_of_the_experiments():
-    assert list(EXPERIMENTS) == ["amazon", "explicit", "cifar10", "nightmare"]
-    assert all(experiment.name == name for name, experiment in EXPERIMENTS.items())

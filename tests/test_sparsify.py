@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
-from sklearn.exceptions import NotFittedError
 
-from dropmargin import DropoutLogisticRegression, DropoutSVC, DropoutSVCCV, load, save
+from dropmargin import DropoutLogisticRegression, DropoutSVC, load, save
 from helpers import as_format, make_data
 
 
@@ -41,14 +40,6 @@ def test_predictions_do_not_change(cls, n_classes, params, layout):
     assert_array_equal(model.coef_, dense)
 
 
-def test_missing_features_are_predicted():
-    model, X, _ = _fitted(missing="rescale")
-    X = X.copy()
-    X[::3, 0] = np.nan
-    expected = model.decision_function(X)
-    assert_allclose(model.sparsify().decision_function(X), expected, atol=1e-12)
-
-
 def test_a_sparse_model_is_saved_and_starts_a_fit(tmp_path):
     model, X, y = _fitted(warm_start=True)
     dense = model.coef_
@@ -58,21 +49,3 @@ def test_a_sparse_model_is_saved_and_starts_a_fit(tmp_path):
     model.fit(X, y)
     assert isinstance(model.coef_, np.ndarray)
     assert_allclose(model.coef_, dense, atol=1e-3)
-
-
-def test_a_search_converts_its_best_estimator():
-    X, labels, _ = make_data(n_samples=60)
-    model = DropoutSVCCV(noises=[None, 0.1, 0.3], Cs=[0.1, 1.0], l1_ratio=1.0, cv=2).fit(X, labels[:, 0])
-    expected = model.predict(X)
-    assert model.sparsify() is model
-    assert model.coef_ is model.best_estimator_.coef_
-    assert sparse.issparse(model.coef_)
-    assert_array_equal(model.predict(X), expected)
-    assert isinstance(model.densify().coef_, np.ndarray)
-
-
-@pytest.mark.parametrize("method", ["sparsify", "densify"])
-@pytest.mark.parametrize("cls", [DropoutSVC, DropoutSVCCV])
-def test_a_model_must_be_fitted_first(cls, method):
-    with pytest.raises(NotFittedError):
-        getattr(cls(), method)()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 
 import numpy as np
 import pytest
@@ -23,8 +22,6 @@ from dropmargin import (
     DropoutSVRCV,
     GaussianNoise,
     NoisyLinearClassifierCV,
-    deletion_curve,
-    noise_path,
 )
 from dropmargin.model_selection import partitions as searches
 from dropmargin.streaming import fit as fit_files
@@ -61,15 +58,8 @@ def mean_over_copies(X, rate, groups, score):
 @pytest.mark.parametrize(
     ("search", "missing", "target"),
     [
-        (DropoutSVCCV(), "error", None),
-        (DropoutSVCCV(), "error", RATE),
-        (DropoutSVCCV(), "rescale", RATE),
-        (DropoutSVCCV(), "conditional", RATE),
-        (DropoutSVCCV(), "rescale", GaussianNoise(1.0)),
-        (DropoutLogisticRegressionCV(), "rescale", None),
         (DropoutLogisticRegressionCV(), "error", RATE),
         (DropoutLogisticRegressionCV(), "conditional", RATE),
-        (NoisyLinearClassifierCV(loss="quadratic"), "rescale", RATE),
         (NoisyLinearClassifierCV(loss="quadratic"), "error", GaussianNoise(1.0)),
     ],
 )
@@ -88,36 +78,6 @@ def test_the_default_grid_claims_what_the_chosen_model_has(search, missing, targ
     assert np.any(model.coef_)
     assert model.best_score_ == pytest.approx(found, abs=0.08)
     assert found > 0.4  # a constant model has .25
-
-
-def test_the_claim_is_that_of_a_deletion_curve():
-    X, y = balanced(2200)
-    model = DropoutSVCCV(noises=[0.1, 0.3], Cs=[0.1, 1.0], target_noise=0.5, missing="conditional", verbose=0)
-    model.fit(X[:1000], y[:1000])
-    own = {"levels": [0.5], "fill": float("nan"), "random_state": 0, "verbose": 0}
-    assert model.best_score_ == pytest.approx(deletion_curve(model, X[1000:], y[1000:], **own).mean[0], abs=0.03)
-
-
-def test_labels_with_equal_scores_are_equally_probable():
-    X, y = balanced(200)
-    model = DropoutSVC(noise=0.9, C=1e-3).fit(X, y)
-    assert not model.coef_.any()
-    assert_allclose(model.expected_accuracy(X, y, RATE), 0.25, atol=0.01)
-    model = DropoutSVC(noise=0.1, missing="rescale").fit(X, y)
-    model.intercept_[3] = -1e6
-    alone = model.expected_accuracy(X, np.full(200, 2), RATE)
-    model.coef_[3], model.intercept_[3] = model.coef_[2], model.intercept_[2]
-    both = [model.expected_accuracy(X, np.full(200, label), RATE) for label in (2, 3)]
-    assert_allclose(both, alone / 2.0, rtol=1e-2)
-    assert alone > 0.1
-
-
-@pytest.mark.parametrize("missing", ["rescale", "conditional"])
-def test_without_noise_the_expected_accuracy_of_incomplete_rows_is_their_accuracy(missing):
-    X, y = balanced(200)
-    model = DropoutSVC(noise=0.1, missing=missing).fit(X, y)
-    X[np.random.default_rng(0).random(X.shape) < 0.4] = np.nan
-    assert model.expected_accuracy(X, y, 0.0) == pytest.approx(model.score(X, y))
 
 
 # The rule -----------------------------------------------------------------------------------------------------------
@@ -154,19 +114,6 @@ def test_dropped_features_are_missing_features(missing, layout, target):
             assert search.scores_[fold, i, 0] == pytest.approx(wanted, abs=1e-3)
 
 
-@pytest.mark.parametrize("missing", ["rescale", "conditional"])
-def test_rows_with_many_features_share_patterns(missing):
-    rng = np.random.default_rng(0)
-    X = rng.poisson(0.1, size=(60, 3000)).astype(float)
-    y = (X[:, :300].sum(axis=1) > np.median(X[:, :300].sum(axis=1))).astype(int)
-    given = {"noises": [0.5], "Cs": [1.0], "cv": 2, "target_noise": 0.5, "missing": missing, "missing_rank": 2}
-    search = DropoutSVCCV(**given, prune=False, tol=1e-8, verbose=0).fit(sparse.csr_array(X), y)
-    train, test = next(iter(StratifiedKFold(2).split(X, y)))
-    model = DropoutSVC(noise=0.5, missing=missing, missing_rank=2, tol=1e-9).fit(sparse.csr_array(X[train]), y[train])
-    copies = np.concatenate([copy[test] for _, copy in zip(range(20), deleted_copies(X, 0.5), strict=False)])
-    assert search.scores_[0, 0, 0] == pytest.approx(model.score(copies, np.tile(y[test], 20)), abs=0.02)
-
-
 @pytest.mark.filterwarnings("ignore:The chosen")
 @pytest.mark.parametrize(
     ("search", "missing", "scoring", "power"),
@@ -188,15 +135,6 @@ def test_errors_of_numbers_are_those_of_copies(search, missing, scoring, power):
     assert search.scores_[0, 0, 0] == pytest.approx(-errors.mean(), rel=1e-4)
 
 
-def test_a_path_is_scored_by_the_same_rule():
-    X, y = make_multiclass()
-    estimator = DropoutSVC(missing="rescale", tol=1e-8)
-    path = noise_path(X, y, [0.3], [0.3], estimator=estimator, target_noise=0.4, X_test=X[:40], y_test=y[:40])
-    model = clone(estimator).set_params(noise=0.3, C=0.3).fit(X, y)
-    wanted = mean_over_copies(X[:40], 0.4, None, lambda copy: model.score(copy, y[:40]))
-    assert path.scores[0, 0] == pytest.approx(wanted, abs=1e-3)
-
-
 @pytest.mark.parametrize("has_missing", [False, True])
 def test_rows_in_files_have_the_same_scores(has_missing, tmp_path, monkeypatch):
     monkeypatch.setattr(searches, "_GATHERED_BYTES", 0)
@@ -208,21 +146,3 @@ def test_rows_in_files_have_the_same_scores(has_missing, tmp_path, monkeypatch):
     expected = clone(search).fit(X, y)
     found = fit_files(clone(search), X, y, block_bytes=1500, cache=tmp_path, progress=False)
     assert_allclose(found.scores_, expected.scores_, atol=1e-3)
-
-
-# Constant models ----------------------------------------------------------------------------------------------------
-
-
-def test_a_constant_model_is_a_warning():
-    X, y = balanced(200)
-    with pytest.warns(
-        UserWarning, match=r"constant: it has no coefficients.*same label.*larger values to Cs, or weaker"
-    ):
-        search = DropoutSVCCV(noises=[0.8, 0.9], Cs=[1e-3, 1e-2], target_noise=RATE, verbose=0).fit(X, y)
-    assert not search.coef_.any()
-    assert search.best_score_ == pytest.approx(0.25, abs=0.01)
-    with pytest.warns(UserWarning, match="same number for all rows"):
-        DropoutRidgeCV(noises=[0.9], Cs=[1e-9], l1_ratio=1.0, verbose=0).fit(X, X[:, 0])
-    with warnings.catch_warnings():
-        warnings.filterwarnings("error", message="The chosen model")
-        DropoutSVCCV(noises=[0.0, 0.1, 0.9], Cs=[1e-3, 0.1, 100.0], verbose=0).fit(X, y)

@@ -10,10 +10,9 @@ from pathlib import Path
 
 from dropmargin.io.data import DataFormatError
 from dropmargin.io.data.errors import one_line
-from dropmargin.io.data.sources import Source
+from dropmargin.io.data.sources import open_bytes
 from reproduction.datasets.folder import find_file
 
-_MAX_RATIO = 200
 _BROKEN = (tarfile.TarError, EOFError, zlib.error, OSError, ValueError, OverflowError)
 
 
@@ -54,7 +53,7 @@ def _read_file(folder: Path, name: str, max_bytes: int) -> Content:
     path = find_file(folder / name)
     if path is None:
         raise DataFormatError("the file is missing", str(folder / name))
-    with Source(path, _MAX_RATIO).open() as stream:
+    with open_bytes(path) as stream:
         return Content(name, str(path), _bounded(stream.read(max_bytes + 1), str(path), max_bytes))
 
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 
 from dropmargin.io.data import DataFormatError
-from dropmargin.io.data.sources import Source
+from dropmargin.io.data.sources import open_bytes
 from dropmargin.typing import Array
 from reproduction.datasets.folder import DatasetError, Remote, data_folder, fetch, find_file
 from reproduction.datasets.split import Split
 
 _MIRROR = "https://ossci-datasets.s3.amazonaws.com/mnist/"  # PyTorch's; yann.lecun.com does not serve reliably
-_MAX_RATIO = 200
+_MAX_BYTES = 2**27
 _UNSIGNED_BYTES = 8  # code of the data type in idx files
 # Checksums of the published gzip files, as in torchvision.
 _MD5 = {
@@ -97,14 +97,14 @@ def read_idx(path: Path, n_dimensions: int) -> tuple[Array, str]:
     as 32-bit numbers. A header with a larger array than the file can have is an error, before memory is
     allocated.
     """
-    source = Source(path, _MAX_RATIO)
-    with source.open() as stream:
+    with open_bytes(path) as stream:
         header = stream.read(4 + 4 * n_dimensions)
         if len(header) < 4 + 4 * n_dimensions or header[:4] != bytes([0, 0, _UNSIGNED_BYTES, n_dimensions]):
             raise DataFormatError(f"this is not an idx file of unsigned bytes in {n_dimensions} dimensions", str(path))
         shape = struct.unpack(f">{n_dimensions}I", header[4:])
         n_bytes = math.prod(shape)
-        source.check_size(n_bytes, path.stat().st_size)
+        if n_bytes > _MAX_BYTES:
+            raise DataFormatError(f"the header says {n_bytes} bytes, more than {_MAX_BYTES}", str(path))
         data = stream.read(n_bytes)
         if len(data) != n_bytes or stream.read(1):
             there = "fewer" if len(data) < n_bytes else "more"

@@ -12,14 +12,12 @@ from scipy import sparse
 
 from dropmargin.io.data import DataFormatError
 from dropmargin.io.data.errors import one_line
-from dropmargin.io.data.npz import read_arrays
-from dropmargin.io.data.sources import Source
+from dropmargin.typing import Array
 from reproduction.datasets.folder import DatasetError, data_folder
 from reproduction.datasets.split import Split
 
 _ARRAYS = "news20.npz"
 _ADDRESS = "http://qwone.com/~jason/20Newsgroups/20news-bydate.tar.gz"
-_MAX_RATIO = 200
 _MAX_FEATURES = 2**25
 TARGET_NAMES = (
     "alt.atheism",
@@ -79,12 +77,7 @@ def load_20newsgroups(*, data_home: str | os.PathLike[str] | None = None, downlo
 
 
 def _load_arrays(path: Path) -> Split:
-    source = Source(path, _MAX_RATIO)
-    expected: dict[str, tuple[str, tuple[int | None, ...]]] = {"n_features": ("whole numbers", ())}
-    for part in ("train", "test"):
-        expected |= {f"{part}_{name}": ("whole numbers", (None,)) for name in ("indptr", "indices", "y")}
-        expected[f"{part}_data"] = ("numbers", (None,))
-    arrays = read_arrays(source, expected)
+    arrays = _read_arrays(path)
     n_features = int(arrays["n_features"])
     if not 1 <= n_features <= _MAX_FEATURES:
         raise DataFormatError(f"n_features is {n_features}, it should be 1 to {_MAX_FEATURES}", str(path))
@@ -103,6 +96,22 @@ def _load_arrays(path: Path) -> Split:
     description = f"20 newsgroups by date, word counts, read from {path}."
     (X_train, y_train), (X_test, y_test) = parts["train"], parts["test"]
     return Split(X_train, y_train, X_test, y_test, description, target_names=TARGET_NAMES)
+
+
+def _read_arrays(path: Path) -> dict[str, Array]:
+    """Return the arrays of the archive; all but the counts are integers, and all but ``n_features`` are vectors."""
+    wanted = [f"{part}_{name}" for part in ("train", "test") for name in ("indptr", "indices", "y", "data")]
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in ("n_features", *wanted)}
+    except Exception as error:  # NumPy and zipfile raise many types for broken files
+        raise DataFormatError(f"this archive cannot be read: {one_line(error)}", str(path)) from error
+    for name, array in arrays.items():
+        kinds = "iuf" if name.endswith("_data") else "iu"
+        if array.dtype.kind not in kinds or array.ndim != (name != "n_features"):
+            what = f"the array {name!r} has type {array.dtype} and shape {array.shape}"
+            raise DataFormatError(f"{what}: this is not the archive", str(path))
+    return arrays
 
 
 def _load_messages(folder: Path, download: bool) -> Split:

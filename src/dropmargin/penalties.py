@@ -1,14 +1,10 @@
-r"""The penalty ``R(w) = l2 / 2 |w|_2^2 + l1 |w|_1``; the intercept is not penalised.
+r"""The penalty ``R(w) = l2 / 2 |w|_2^2 + l1 |w|_1``; the intercept, the last row of the coefficients, is not penalised.
 
-Newton's method needs a smooth function, so ``l1 |w|`` is approached along the central path of an interior-point method.
-It is the least ``l1 s`` with ``s >= |w|``. With the barrier ``-mu log(s^2 - w^2)`` and the best ``s`` it is::
+The kink of ``|w|`` can be smoothed as those of the losses are, with ``r = sqrt(w^2 + mu^2)``::
 
-    G(w) = l1 (s - s0) - mu log(s / s0),     s = s0 / 2 + r,     r = sqrt((s0 / 2)^2 + w^2),     s0 = 2 mu / l1
+    |w|  ->  r - mu - mu log((r + mu) / (2 mu)),     first derivative w / (r + mu)
 
-    G' = l1 w / s          G'' = l1 (s - w^2 / r) / s^2          majoriser: l1 / s
-
-``0 <= G(w) <= l1 |w|``, and the minimum with ``G`` is at most ``mu (2 n_features)`` above the minimum with ``l1 |w|``.
-``G`` is self-concordant: Newton's method takes about as many steps however small ``mu`` is.
+which is below ``|w|`` by less than ``mu`` times a small number, and self-concordant.
 """
 
 from __future__ import annotations
@@ -18,101 +14,87 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.data import column_dots
 from dropmargin.typing import Array
-
-# How sharply `Penalty.predict` tells coefficients that are zero at the optimum from the others.
-_SHARPNESS = 8
 
 
 @dataclass(frozen=True)
 class Penalty:
-    """A penalty on coefficients of shape ``(n_features + n_intercepts, n_outputs)``, whose last rows are intercepts.
+    """A penalty on coefficients of shape ``(n_features + 1, n_columns)``.
+
+    The derivatives of ``l1 |w|`` are those within the orthant of ``w``, and zero is taken for the derivative at zero.
 
     Parameters
     ----------
-    l2 : float, or ndarray of shape (n_outputs,)
-        Strength of the squared norm, the same for all outputs or one per output.
+    l2 : float, or ndarray of shape (n_columns,)
+        Strength of the squared norm, the same for all columns or one per column.
     l1 : float
         Strength of the absolute values.
-    barrier : float, default=0.0
-        ``mu`` of the module's docstring; zero is the exact penalty. The derivatives of ``l1 |w|`` are then those within
-        the orthant of ``w``, and zero is taken for the derivative at zero.
-    n_intercepts : int, default=1
-        More than one in a multinomial problem, whose classes are one output.
+    width : float, default=0.0
+        ``mu``, over which their kink is smoothed; zero is the exact penalty.
     """
 
     l2: Any = 1.0
     l1: float = 0.0
-    barrier: float = 0.0
-    n_intercepts: int = 1
+    width: float = 0.0
+
+    #: Whether the second derivative is a diagonal matrix.
+    is_diagonal = True
 
     @property
-    def is_positive_diagonal(self) -> bool:
-        """Whether the second derivative is a diagonal matrix, positive everywhere: most preconditioners rely on it."""
-        return bool(np.min(self.l2) > 0.0) or self.barrier > 0.0
+    def is_ridge(self) -> bool:
+        """Whether it is the squared norm alone."""
+        return bool(np.min(self.l2) > 0.0) and not self.l1
 
-    def select(self, outputs: Any) -> Penalty:
-        """Return the penalty of these outputs alone."""
-        return self if np.ndim(self.l2) == 0 else replace(self, l2=self.l2[outputs])
+    def select(self, columns: Array) -> Penalty:
+        """Return the penalty of these columns alone."""
+        return self if np.ndim(self.l2) == 0 else replace(self, l2=self.l2[columns])
 
     def value(self, coef: Array) -> Array:
-        """Return ``R``, one value per output."""
-        w = coef[: -self.n_intercepts]
-        total = 0.5 * self.l2 * column_dots(w, w)
+        """Return ``R``, one value per column."""
+        w = coef[:-1]
+        total = 0.5 * self.l2 * np.einsum("ij,ij->j", w, w)
         if not self.l1:
             return total
-        if not self.barrier:
-            return total + self.l1 * np.abs(w).sum(axis=0)
-        above = w * (w / self._bounds(w)[0])  # s - s0, without the difference
-        rise = np.log1p(above * (0.5 * self.l1 / self.barrier))
-        return total + self.l1 * above.sum(axis=0) - self.barrier * rise.sum(axis=0)
-
-    def gradient(self, coef: Array) -> Array:
-        """Return the derivative by the features' coefficients, of shape ``(n_features, n_outputs)``."""
-        w = coef[: -self.n_intercepts]
-        if not self.l1:
-            return self.l2 * w
-        return self.l2 * w + self.l1 * (w / self._bounds(w)[0] if self.barrier else np.sign(w))
-
-    def curvature(self, coef: Array) -> Array | float:
-        """Return the second derivative, of the shape of the gradient or a number that serves all entries."""
-        if not self.barrier:
-            return self.l2
-        w = coef[: -self.n_intercepts]
-        s, r = self._bounds(w)
-        return self.l2 + self.l1 * (s - w * (w / r)) / np.square(s)
-
-    def majoriser(self, coef: Array) -> Array | float:
-        """Return the curvature of the quadratic function that lies above ``R`` and touches it at ``coef``."""
-        return self.l2 + self.l1 / self._bounds(coef[: -self.n_intercepts])[0] if self.barrier else self.l2
+        size = np.abs(w)
+        if self.width:
+            above = w * w / (np.hypot(w, self.width) + self.width)  # r - mu, without the difference
+            size = above - self.width * np.log1p(above / (2.0 * self.width))
+        return total + self.l1 * size.sum(axis=0)
 
     def at(self, coef: Array) -> tuple[Array, Array]:
-        """Return the value, and the gradient by all coefficients; by the intercepts it is zero."""
-        gradient = np.empty_like(coef)
-        gradient[: -self.n_intercepts] = self.gradient(coef)
-        gradient[-self.n_intercepts :] = 0.0
+        """Return the value, and the gradient by all coefficients; by the intercept it is zero."""
+        gradient = np.zeros_like(coef)
+        gradient[:-1] = self.l2 * coef[:-1]
+        if self.l1:
+            w = coef[:-1]
+            gradient[:-1] += self.l1 * (w / (np.hypot(w, self.width) + self.width) if self.width else np.sign(w))
         return self.value(coef), gradient
 
-    def low_rank_product(self, direction: Array) -> Array | None:
-        """Return the part of the second derivative that is not diagonal, if there is one, times a direction."""
-        return None
+    def curvature(self, coef: Array) -> Any:
+        """Return the diagonal of the second derivative: a number, one per column, or one per coefficient."""
+        if not self.width:
+            return self.l2
+        w = coef[:-1]
+        r = np.hypot(w, self.width)
+        return self.l2 + self.l1 * (r + self.width - w * (w / r)) / np.square(r + self.width)
 
-    def centred(self, squares: Array, intercept_image: Array) -> Array:
-        """Return the diagonal of the rows' curvature for a preconditioner.
+    def low_rank_product(self, direction: Array) -> Any:
+        """Return the part of the second derivative that is not diagonal, times a direction."""
+        return 0.0
 
-        ``squares`` is that diagonal, and ``intercept_image`` the product of the whole curvature with the intercept. A
-        penalty that is a summary of rows returns the diagonal of centred features, less its own.
-        """
-        return squares
+    def centred(self, diagonal: Array, intercept_image: Array) -> Array:
+        """Return the diagonal of a preconditioner, given that of an objective and the product with the intercept."""
+        return diagonal
+
+    # For an l1 penalty ---------------------------------------------------------------------------------------------
 
     def least_subgradient(self, coef: Array, gradient: Array) -> Array:
-        """Return the smallest subgradient of the objective, given the gradient that takes zero for that of ``l1 |0|``.
+        """Return the smallest subgradient of an objective, given the gradient that takes zero for that of ``l1 |0|``.
 
         A coefficient at zero whose gradient is within ``l1`` has the subgradient zero.
         """
         at_zero = np.sign(gradient) * np.maximum(np.abs(gradient) - self.l1, 0.0)
-        at_zero[-self.n_intercepts :] = gradient[-self.n_intercepts :]
+        at_zero[-1] = gradient[-1]
         return np.where(coef != 0.0, gradient, at_zero)
 
     def project(self, coef: Array, start: Array, subgradient: Array) -> Array:
@@ -122,23 +104,5 @@ class Penalty:
         """
         signs = np.where(start != 0.0, np.sign(start), -np.sign(subgradient))
         left = np.sign(coef) != signs
-        left[-self.n_intercepts :] = False
+        left[-1] = False
         return np.where(left, 0.0, coef)
-
-    def predict(self, coef: Array, barrier: float) -> Array:
-        """Return coefficients near the minimum for a smaller barrier, if ``coef`` is the minimum for this one.
-
-        A coefficient that is zero at the optimum is proportional to the barrier; its gradient ``l1 w / s`` is well
-        inside the interval from ``-l1`` to ``l1``. The others hardly change.
-        """
-        w = coef[: -self.n_intercepts]
-        inactive = 1.0 - np.abs(w / self._bounds(w)[0]) ** _SHARPNESS
-        out = coef.copy()
-        out[: -self.n_intercepts] -= (1.0 - barrier / self.barrier) * inactive * w
-        return out
-
-    def _bounds(self, w: Array) -> tuple[Array, Array]:
-        """Return ``s`` and ``r``."""
-        half = self.barrier / self.l1
-        r = np.hypot(half, w)
-        return half + r, r

@@ -27,7 +27,6 @@ def show_versions() -> None:
     """
     from dropmargin import compiled
     from dropmargin.data import kernels
-    from dropmargin.io.data import svmlight
 
     print(f"{'python':16s}{platform.python_version()} ({sys.executable})")
     print(f"{'machine':16s}{platform.platform()}")
@@ -37,5 +36,4 @@ def show_versions() -> None:
         except importlib.metadata.PackageNotFoundError:
             version = "not installed"
         print(f"{name:16s}{version}")
-    for name, library in (("kernels", kernels), ("svmlight reader", svmlight)):
-        print(f"{name:16s}{compiled.problems.get(library.LIBRARY_PATH, 'compiled')}")
+    print(f"{'kernels':16s}{compiled.problems.get(kernels.LIBRARY_PATH, 'compiled')}")

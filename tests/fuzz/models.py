@@ -20,10 +20,8 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
-from sklearn.pipeline import make_pipeline
 
 import dropmargin
-from dropmargin.io.data import FrameEncoder, TableEncoder, TextEncoder
 from dropmargin.io.model import ModelFormatError
 from dropmargin.losses import Hinge
 
@@ -32,21 +30,9 @@ _VALUES: list[Any] = [None, True, False, 0, -1, 1, 2, 7, 2**31, 2**63, 10**12, 1
 _VALUES += [0.5, -0.0, 1e-308, 1e308, float("nan"), float("inf"), "", "x", "nan", "\ud800"]
 _VALUES += [[], {}, [[]], [0], [1.5], [["a", 1.0]], {"array": "list"}, {"array": "x"}]
 _VALUES += [{"mapping": []}, {"mapping": [["a", 1], ["a", 2]]}, {"mapping": [["a", {"array": "ndarray"}]]}]
-_VALUES += [
-    "ovo",
-    "ovr",
-    "rescale",
-    "error",
-    "balanced",
-    "hinge",
-    "str",
-    "object",
-    "coef_",
-    "DropoutRidge",
-    "TextEncoder",
-]
-_VALUES += [{"class": "PoissonNoise", "parameters": {}}, {"class": "DropoutNoise", "parameters": {"rate": 0.5}}]
-_VALUES += [{"class": "Hinge", "parameters": {"margin": -1.0}}]
+_VALUES += ["ovo", "ovr", "rescale", "error", "balanced", "hinge", "str", "object", "coef_", "DropoutRidge", "Hinge"]
+_VALUES += [{"class": "PoissonNoise", "parameters": {}, "fitted": {}}, {"items": [1, "a"], "type": "list"}]
+_VALUES += [{"class": "Hinge", "parameters": {"margin": -1.0}, "fitted": {}}]
 _DTYPES = ["bool", "int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64"]
 
 
@@ -59,8 +45,6 @@ def sample_models() -> dict[str, Any]:
     with_missing = np.where(rng.uniform(size=X.shape) < 0.2, np.nan, X)
     rates = dropmargin.DropoutNoise([0.1, 0.2, 0.3, 0.4, 0.5])
     weights = {"grün": 1.0, "rot": 2.0, "日": 0.5, "z": 1.0}
-    table = {"number": X[:, 0], "word": words.astype(object)}
-    documents = [f"{word} text {code}{code}" for word, code in zip(words, codes, strict=True)]
     models = {
         "binary": dropmargin.DropoutSVC(noise=rates).fit(X, pairs),
         "one-vs-one": dropmargin.DropoutSVC(multi_class="ovo", class_weight=weights).fit(X, words),
@@ -68,13 +52,19 @@ def sample_models() -> dict[str, Any]:
         "loss": dropmargin.NoisyLinearClassifier(Hinge(2.0), noise=dropmargin.PoissonNoise()).fit(
             X.astype(np.float32), words
         ),
-        "table": make_pipeline(TableEncoder(), dropmargin.DropoutSVC()).fit(table, pairs),
         "regression": dropmargin.DropoutRidge(missing="conditional").fit(with_missing, X[:, 0]),
-        "text": make_pipeline(TextEncoder("tfidf"), dropmargin.DropoutSVC()).fit(documents, words),
-        "frame": make_pipeline(FrameEncoder(["review"]), dropmargin.DropoutSVC()).fit(
-            dict(table) | {"review": documents}, pairs
-        ),
     }
+    table = {
+        "number": X[:, 0],
+        "amount": [f"{value:.2f} €" for value in X[:, 1]],
+        "word": words.astype(object),
+        "day": np.array(["2024-01-01"], dtype="M8[D]") + np.arange(60) * 7 % 50,
+        "review": [f"{word} text {code}{code}" for word, code in zip(words, codes, strict=True)],
+    }
+    small = {"random_state": 0, "noise": 0.2, "C": 1.0, "cv": 2, "verbose": 0}
+    models["table"] = dropmargin.TableClassifier(basis="spline", text=["review"], **small).fit(table, words)
+    del table["review"]
+    models["fourier"] = dropmargin.TableRegressor(basis="fourier", **small).fit(table, X[:, 2])
     models["missing"].feature_names_in_ = np.array([f"Größe {d}" for d in range(5)], dtype=object)
     return models
 
@@ -230,13 +220,16 @@ def outcome(path: Path, data: bytes) -> str:
                 raise AssertionError(f"the error does not name the file: {error}") from error
             return "error"
         warnings.filterwarnings("ignore", "X does not have valid feature names")
-        classifier = model[-1] if hasattr(model, "steps") else model
-        rows = np.zeros((2, classifier.n_features_in_), dtype=classifier.coef_.dtype)
+        if hasattr(model, "encoder_"):
+            names = list(model.encoder_.encoders_)
+            rows = {name: np.array([None, None], dtype=object) for name in names}
+        else:
+            rows = np.zeros((2, model.n_features_in_))
         with np.errstate(all="ignore"):  # intercepts of 1e308 are absurd, but numbers
-            labels = classifier.predict(rows)
-            if hasattr(classifier, "residual_deviation_") and classifier.missing == "conditional":
-                classifier.predict_interval(rows)
-        assert set(labels.tolist()) <= set(getattr(classifier, "classes_", labels).tolist())
+            labels = model.predict(rows)
+            if getattr(model, "missing", "") == "conditional" and hasattr(model, "residual_deviation_"):
+                model.predict_interval(rows)
+        assert set(labels.tolist()) <= set(getattr(model, "classes_", labels).tolist())
         repr(model)
     return "model"
 

@@ -4,7 +4,7 @@ It minimises, for one binary problem with labels in {-1, +1}, or for a regressio
 
     J(w, b) = l2 / 2 |w|^2 + l1 |w|_1 + sum_i c_i phi_i(w, b)
 
-The formulas are those of docs/method.md, written out with their derivatives. Kinks are rounded off by self-concordant
+The formulas are those of docs/how_it_works.md, with their derivatives. Kinks are rounded off by self-concordant
 barriers of weight ``mu``, which falls to nothing; each minimum is the start of the next:
 
 - ``l1 |w|`` is the least ``l1 s`` with ``s >= |w|``; with the barrier ``-mu log(s^2 - w^2)`` its

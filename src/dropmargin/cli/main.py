@@ -17,8 +17,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0 on success, 1 after a failure, 2 after wrong usage, 3 if a fit did not converge and ``--strict`` was given,
-        130 after an interrupt, 141 if the reader of the output has closed it.
+        0 on success, 1 after a failure, 2 after wrong usage, 130 after an interrupt, 141 if the reader of the output
+        has closed it.
     """
     try:
         import click  # noqa: F401

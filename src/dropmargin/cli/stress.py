@@ -1,254 +1,170 @@
-"""``dropmargin stress TRAIN TEST``: errors of models when features of the test rows are deleted."""
+"""``dropmargin stress``: our model beside others when columns of the test rows are lost."""
 
 from __future__ import annotations
 
-import math
-import os
+import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dropmargin.cli import options as shared
-from dropmargin.cli.console import Console, UsageError, noise_text, plural, table_text
-from dropmargin.cli.files import check_can_read, check_output, more_inputs
-from dropmargin.cli.program import Command
+from dropmargin.cli.options import LEARNING_OPTIONS, Levels
+from dropmargin.cli.program import Console, check_files, command, table_text
 
 if TYPE_CHECKING:
-    from dropmargin.cli.training import TrainingData
-    from dropmargin.evaluation.stress import MethodResult, Plan
+    from dropmargin.cli.train import Training
 
-_MAX_LEVELS = 1000
-_LOSSES, _NOISES, _MIDDLE = ["hinge", "logistic", "ridge", "svr"], "0.05,0.1,0.3,0.5,0.7", "middle of --delete"
-# Deleted zeros of a sparse matrix are stored if they are missing values: about 12 bytes each.
-_MAX_STORED = 10**8
-_DELETIONS = {
-    "entries": "Each {one} of each test row was deleted with the given probability, independently of all others.",
-    "columns": "Random {many} were deleted, the same for all test rows, as if sensors had died.",
-    "worst": "{many} were deleted, the same for all test rows: those first that a method needs most.",
-}
+OURS = "dropmargin"
+_DELETED = {"columns": "whole columns, the same in all rows", "entries": "cells, each by itself"}
 
 
-def levels_of(text: str) -> list[float]:
-    """Return the fractions of ``0:0.9:10`` (first, last, number) or ``0,0.5,0.9`` in ascending order."""
-    expected = f"expected fractions such as 0:0.9:10 (first, last, number) or 0,0.5,0.9, got {text!r}"
-    parts = text.split(":")
-    try:
-        if len(parts) == 3:
-            first, last, n_levels = float(parts[0]), float(parts[1]), int(parts[2])
-            if not 2 <= n_levels <= _MAX_LEVELS:
-                raise click.BadParameter(f"{expected}: the number of levels is from 2 to {_MAX_LEVELS}")
-            values = [round(first + (last - first) * i / (n_levels - 1), 12) for i in range(n_levels)]
-        else:
-            values = [float(part) for part in text.split(",")]
-    except ValueError:
-        raise click.BadParameter(expected) from None
-    if not all(0.0 <= value <= 1.0 for value in values):  # also refuses NaN
-        raise click.BadParameter(f"{expected}: a fraction is from 0 to 1, 0.3 is 30 %")
-    if len(set(values)) < len(values) or len(values) > _MAX_LEVELS:
-        raise click.BadParameter(f"{expected}: at most {_MAX_LEVELS} levels, each once")
-    return sorted(values)
-
-
-_PARAMS = [
-    shared.file_argument("train"),
-    shared.file_argument("test"),
-    *shared.section(
-        "Deletion",
-        shared.list_option("--delete", parse=levels_of, default=["0:0.9:10"], help="Fractions; A:B:N: N from A to B."),
-        shared.option("--strategy", choices=list(_DELETIONS), default="entries", help="What is deleted."),
-        shared.option("--treatment", choices=["zero", "missing", "both"], help="By default both, for tables missing."),
-        shared.option("--repeats", type=shared.count, default=5, metavar="N", help="Random deletions per level."),
-        shared.option("--seed", type=shared.seed, default=0, metavar="N", help="Seed of the deletions and the folds."),
-        shared.path_option("--html", help="Write a report with plots and tables."),
-    ),
-    shared.FORCE,
-    *shared.section(
-        "Settings of the models; by default noise and C are cross-validated",
-        shared.option("--loss", choices=_LOSSES, show_default=shared.LOSS_DEFAULT, help="Loss of our model."),
-        shared.option("--noise", type=shared.noise_spec, metavar="NOISE", help="Noise of our model."),
-        shared.option("-c", "--C", "C", type=shared.positive_number, metavar="R", help="C of our model."),
-        shared.list_option("--noises", parse=shared.noise_grid, show_default=_NOISES, help=shared.NOISES_HELP),
-        shared.list_option("--cs", "--Cs", parse=shared.number_grid, show_default="5", help=shared.CS_HELP),
-        shared.option("--folds", type=shared.integer(2, 9999), default=3, metavar="N", help="Of the cross-validation."),
-        shared.list_option("--choose-at", parse=levels_of, show_default=_MIDDLE, help="Fractions to choose at."),
-    ),
-    shared.n_jobs_option(),
-    shared.IGNORE_EXTRA,
-    *shared.DATA_OPTIONS,
-    *shared.FEATURE_OPTIONS,
-]
-
-
-@click.command(cls=Command, params=_PARAMS, short_help="Compare models when features are deleted.")
+@command(
+    click.argument("train"),
+    click.argument("test"),
+    click.option("--delete", type=Levels(), default="0,0.2,0.4,0.5,0.6,0.8", help="Shares to delete, or 0:0.9:10."),
+    click.option("--strategy", type=click.Choice(["columns", "entries"]), default="columns", help="What is deleted."),
+    click.option("--repeats", type=click.IntRange(1), default=5, help="Random deletions of each share."),
+    click.option("--html", metavar="FILE", help="Write a report."),
+    *LEARNING_OPTIONS,
+    short_help="Compare models when columns are lost.",
+)
 def stress(options: SimpleNamespace, console: Console) -> None:
-    """Train DropoutSVC and other classifiers on the file TRAIN, and delete features of the file TEST.
+    """Train our model and others on the file TRAIN, and delete columns or cells of the file TEST.
 
-    Labels that are many different numbers train DropoutRidge and other regressors. The error of each is printed for
-    each fraction of deleted features. Of a table, cells and columns are deleted.
+    The others are gradient boosting that is trained on deleted cells, and logistic or ridge regression with imputed
+    means. The error of each is printed for each share that is deleted.
     """
-    if options.noise is not None and options.noises is not None:
-        raise UsageError("--noise and --noises cannot be combined: --noises is the list to choose the noise from")
-    inputs = (options.train, options.test, *more_inputs(options))
-    check_can_read(*inputs)
+    check_files([options.train, options.test], {"--html": options.html}, force=options.force)
+    from dropmargin.cli.train import read_training
+
+    train = read_training(options.train, options, console)
+    options.task = "numbers" if train.numbers else "classes"
+    test = read_training(options.test, options, console)
+    result = compare(train, test, options, console)
+    facts = {"command": "stress", "verdict": result["verdict"], "levels": options.delete, "results": result["errors"]}
     if options.html is not None:
-        check_output("--html", options.html, inputs, options, "a report of dropmargin")
-    from dropmargin.cli.training import make_folds, read_training_data
-    from dropmargin.evaluation.stress import stress_test
-    from dropmargin.report.stress import error_tables, verdict
-
-    data = read_training_data(options.train, options, console)
-    make_folds(options, data.y)
-    test = _read_test_data(data, options, console)
-    plan = _make_plan(options, data, test[0], console)
-    results = stress_test((data.X, data.y), test, plan, console.note)
-    for result in results:
-        if not result.converged:
-            console.warn(f"{result.method} (deleted = {result.treatment}) did not converge within its iterations")
-    facts = _facts(options, data, len(test[1]), plan) | {"results": list(map(_result_facts, results))}
-    facts |= {"verdict": verdict(results), "html": options.html}
-    # A terminal shows no bold, so the caption ends before its explanation.
-    lines = [f"{one.caption.partition(';')[0]}\n{table_text(one.header, one.rows)}" for one in error_tables(results)]
-    lines.append(facts["verdict"])
-    if options.html is not None:
-        _write_html(options, data, plan, results, facts)
-        lines.append(f"saved {options.html}")
-    console.result(facts, "\n\n".join(lines))
+        write_report(options.html, result, options)
+    header = ["deleted", *(f"{level:.0%}" for level in options.delete)]
+    first = f"{result['what']}; deleted: {_DELETED[options.strategy]}"
+    lines = [first, table_text(header, _error_rows(result)), "", result["verdict"]]
+    lines += [f"saved {options.html}"] if options.html else []
+    console.result(facts | {"html": options.html, "seconds": result["seconds"]}, "\n".join(lines))
 
 
-# Data and plan ------------------------------------------------------------------------------------------------------
+def _error_rows(result: dict[str, Any]) -> list[list[str]]:
+    """Return the name and the errors of each method as text."""
+    return [[name, *(f"{error:.3f}" for error in errors)] for name, errors in result["errors"].items()]
 
 
-def _read_test_data(data: TrainingData, options: SimpleNamespace, console: Console) -> tuple[Any, Any]:
-    """Return the rows and labels of the test file, encoded like the training file."""
+def compare(train: Training, test: Training, options: SimpleNamespace, console: Console) -> dict[str, Any]:
+    """Return curves, errors, seconds and the verdict of all methods."""
+    from threadpoolctl import threadpool_limits
+
+    from dropmargin import deletion_curve
+
+    given = {"levels": options.delete, "strategy": options.strategy, "n_repeats": options.repeats, "verbose": 0}
+    given |= {"fill": 0.0 if hasattr(train.X, "tocsr") else float("nan"), "random_state": options.seed}
+    given["scoring"] = "neg_root_mean_squared_error" if train.numbers else "accuracy"
+    curves, seconds, models = {}, {}, []
+    for name, fit in _methods(train, options, console).items():
+        console.note(f"{name}: fitting and measuring")
+        begin = time.perf_counter()
+        with threadpool_limits(1, user_api="blas"):  # the matrices are small: more threads of BLAS wait for each other
+            model = fit()
+        models.append(model)
+        seconds[name] = round(time.perf_counter() - begin, 3)
+        curves[name] = deletion_curve(model, test.X, test.y, **given)
+    errors = {name: [float(e) for e in ((-c.mean) if train.numbers else 1.0 - c.mean)] for name, c in curves.items()}
+    at = min(range(len(options.delete)), key=lambda k: abs(options.delete[k] - 0.5))
+    what = "RMSE" if train.numbers else "error"
+    listed = ", ".join(f"{name} {own[at]:.3f}" for name, own in errors.items())
+    verdict = f"With {options.delete[at]:.0%} of the columns lost, the {what} is: {listed}."
+    return {"curves": curves, "errors": errors, "seconds": seconds, "verdict": verdict, "what": what, "models": models}
+
+
+def _methods(train: Training, options: SimpleNamespace, console: Console) -> dict[str, Any]:
+    """Return functions that fit each method."""
+    from dropmargin.cli.train import fit_model
+
+    found: dict[str, Any] = {OURS: lambda: fit_model(train, options, console)}
+    if not (train.summary["text"] or hasattr(train.X, "tocsr")):
+        found["boosting trained on deleted cells"] = lambda: _boosting(train, options.seed)
+    name = "ridge regression with imputation" if train.numbers else "logistic regression with imputation"
+    return found | {name: lambda: _imputed(train)}
+
+
+def _encoder(train: Training) -> Any:
+    """Return the encoder of the other methods, fitted: of a table one feature per number, of a matrix none."""
+    from sklearn.preprocessing import FunctionTransformer
+
+    from dropmargin.tables import TableEncoder
+
+    if not train.is_table:
+        return FunctionTransformer().fit(train.X)
+    return TableEncoder(basis="linear", text=train.summary["text"]).fit(train.X)
+
+
+def _boosting(train: Training, seed: int) -> Any:
+    """Return gradient boosting that is fitted to the rows, and to copies that have lost random columns."""
     import numpy as np
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+    from sklearn.pipeline import Pipeline
 
-    from dropmargin.cli.reading import SavedModel, read_parts
-    from dropmargin.cli.training import learns_numbers
-    from dropmargin.io.data.dataset import concatenate
-
-    # The attributes of a fitted model that `read_parts` uses.
-    kind = SimpleNamespace(n_features_in_=data.X.shape[1], missing="rescale")
-    if not learns_numbers(options.loss):
-        kind.classes_ = np.unique(data.y)
-    if data.feature_names is not None:
-        kind.feature_names_in_ = data.feature_names
-    model = SavedModel(options.train, data.encoder, kind, data.summary)
-    test = concatenate(list(read_parts(options.test, model, options, console, labels=True)))
-    assert test.y is not None  # as labels=True
-    if model.predicts_numbers:
-        if test.y.dtype.kind not in "iuf" or not np.isfinite(test.y).all():
-            raise ValueError(f"{options.test}: the labels are such as {test.y[:3].tolist()}, not numbers")
-        return test.X, test.y.astype(np.float64)
-    unknown = sorted(set(test.y.tolist()) - set(kind.classes_.tolist()), key=str)
-    if unknown:
-        lacks = f"labels that {options.train} lacks, such as {unknown[0]!r}"
-        console.warn(f"{options.test} has {lacks}: they count as errors")
-    return test.X, test.y
+    encoder = _encoder(train)
+    X = np.asarray(encoder.transform(train.X), dtype=np.float64)
+    groups = getattr(encoder, "feature_columns_", np.arange(X.shape[1]))
+    _, place = np.unique(groups, return_inverse=True)
+    rng, copies = np.random.default_rng(seed), [X]
+    for rate in (0.25, 0.5, 0.75):
+        lost = rng.uniform(size=(len(X), place.max() + 1)) < rate
+        copies.append(np.where(lost[:, place], np.nan, X))
+    cls = HistGradientBoostingRegressor if train.numbers else HistGradientBoostingClassifier
+    model = cls(random_state=seed).fit(np.vstack(copies), np.tile(train.y, len(copies)))
+    return Pipeline([("encoder", encoder), ("model", model)])
 
 
-def _make_plan(options: SimpleNamespace, data: TrainingData, X_test: Any, console: Console) -> Plan:
-    from dropmargin.cli.groups import feature_groups
-    from dropmargin.evaluation.stress import TREATMENTS, Plan
+def _imputed(train: Training) -> Any:
+    """Return logistic or ridge regression with imputed means, its C chosen by cross-validation."""
+    from sklearn.impute import SimpleImputer
+    from sklearn.linear_model import LogisticRegression, RidgeCV
+    from sklearn.model_selection import GridSearchCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
 
-    treatments: tuple[str, ...] = TREATMENTS if options.treatment in (None, "both") else (options.treatment,)
-    if options.treatment is None and _is_table(data):
-        treatments = ("missing",)
-    elif options.treatment is None and X_test.size < math.prod(X_test.shape) > _MAX_STORED:
-        console.note("the test file is too large to store deleted zeros as missing values: --treatment zero is used")
-        treatments = ("zero",)
-    noises = options.noises if options.noise is None else [options.noise]
-    given = {} if noises is None else {"noises": [name.make() for name in noises]}
-    return Plan(
-        levels=options.delete,
-        choose_at=options.choose_at or [options.delete[len(options.delete) // 2]],
-        treatments=treatments,
-        strategy=options.strategy,
-        groups=feature_groups(data, options),
-        loss=options.loss,
-        Cs=options.cs,
-        own_c=options.C,
-        n_folds=options.folds,
-        n_repeats=options.repeats,
-        random_state=options.seed,
-        n_jobs=options.n_jobs,
-        verbose=0 if console.quiet else 1,
-        **given,
-    )
+    encoder = _encoder(train)
+    means = hasattr(train.X, "tocsr") or bool(train.summary["text"])
+    model: Any = RidgeCV()
+    if not train.numbers:
+        model = GridSearchCV(LogisticRegression(max_iter=1000), {"C": [0.01, 0.1, 1.0, 10.0]}, cv=3)
+    steps = [SimpleImputer(keep_empty_features=True), StandardScaler(with_mean=not means), model]
+    fitted = make_pipeline(*steps).fit(encoder.transform(train.X), train.y)
+    return make_pipeline(encoder, *[step for _, step in fitted.steps])
 
 
-# Output -------------------------------------------------------------------------------------------------------------
+def write_report(path: str, result: dict[str, Any], options: SimpleNamespace) -> None:
+    """Write the page: the verdict, the curves, the errors, and the command."""
+    from dropmargin import DeletionCurveDisplay, __version__
+    from dropmargin.report import Plot, Section, Table, draw_svg, write_page
 
-
-def _facts(options: SimpleNamespace, data: TrainingData, n_test: int, plan: Plan) -> dict[str, Any]:
-    return {
-        "command": "stress",
-        "loss": plan.loss,
-        "train": options.train,
-        "test": options.test,
-        "train_rows": data.summary["rows"],
-        "test_rows": n_test,
-        "features": data.summary["features"],
-        "levels": plan.levels,
-        "chosen_at": plan.choose_at,
-        "strategy": plan.strategy,
-        "repeats": plan.n_repeats,
-        "seed": plan.random_state,
-    }
-
-
-def _result_facts(one: MethodResult) -> dict[str, Any]:
-    scores = {"accuracy": one.curve.mean, "accuracy_std": one.curve.std}
-    if one.target_deviation is not None:
-        scores = {"rmse": one.error, "rmse_std": one.curve.std}
-    return {
-        "method": one.method,
-        "treatment": one.treatment,
-        "parameters": {name: noise_text(value) if name == "noise" else value for name, value in one.parameters.items()},
-        "seconds": [round(spent, 3) for spent in one.seconds],
-        "converged": one.converged,
-        "standard_error": one.standard_error,
-        **scores,
-        **({} if one.r2 is None else {"r2": one.r2}),
-    }
-
-
-def _write_html(
-    options: SimpleNamespace, data: TrainingData, plan: Plan, results: list[MethodResult], found: dict[str, Any]
-) -> None:
-    from dropmargin.io.model.files import versions
-    from dropmargin.report import write_page
-    from dropmargin.report.stress import percent, stress_sections
-
+    title = f"{result['what']} by share of columns lost"
+    display = DeletionCurveDisplay(result["curves"])
+    about = {"title": title, "description": result["verdict"], "size": (7.0, 4.2)}
+    svg = draw_svg(lambda figure: display.plot(figure.subplots()), **about)
+    header = ["lost", *(f"{level:.0%}" for level in options.delete), "seconds to fit"]
+    seconds, errors = result["seconds"], list(result["errors"].values())
+    rows = [
+        [name, *(f"{error:.3f}" for error in own), f"{seconds[name]:.1f}"] for name, own in result["errors"].items()
+    ]
+    lowest = [min(level) for level in zip(*errors, strict=True)]
+    bold = {(r, k + 1) for r, own in enumerate(errors) for k, error in enumerate(own) if error == lowest[k]}
+    table = Table(f"{title}; the lowest is bold", header, rows, frozenset(bold))
     facts = {
-        "training file": f"{options.train}: {plural(found['train_rows'], 'row')}",
-        "test file": f"{options.test}: {plural(found['test_rows'], 'row')}",
-        "features": str(found["features"]),
-        "targets" if "rmse" in found["results"][0] else "classes": str(len({*data.y.tolist()})),
-        "deleted": ", ".join(map(percent, plan.levels)),
-        "deletions": f"{plan.strategy}, {plan.n_repeats} times, seed {plan.random_state}",
-        "cross-validation": f"{plan.n_folds} folds",
-        "hash of the training file": str(data.data_hash),
-        "versions": ", ".join(f"{name} {version}" for name, version in versions().items()),
+        "training file": options.train,
+        "test file": options.test,
+        "deleted": f"{_DELETED[options.strategy]}, {options.repeats} times, seed {options.seed}",
+        "dropmargin": __version__,
     }
-    sections = stress_sections(
-        results,
-        chosen_at=f"with {', '.join(map(percent, plan.choose_at))} of the features deleted",
-        deletion=_deletion_text(plan, options, data),
-        facts=facts,
-        command=options.command_line,
-    )
-    title = f"When features go missing: {os.path.basename(options.train)}"
-    write_page(options.html, title, found["verdict"], sections)
-
-
-def _is_table(data: TrainingData) -> bool:
-    return hasattr(data.encoder, "feature_columns_")
-
-
-def _deletion_text(plan: Plan, options: SimpleNamespace, data: TrainingData) -> str:
-    one, many = ("cell", "columns of the file") if _is_table(data) else ("entry", "features")
-    if options.groups is not None or options.group_by is not None:
-        one, many = "group of columns", "groups of columns"
-    text = _DELETIONS[plan.strategy].format(one=one, many=many)
-    return text[0].upper() + text[1:]
+    plot = Plot(svg, title, "Means over the deletions; bands are one standard deviation.")
+    sections = [Section(title, plots=[plot], tables=[table]), Section("Measurement", facts=facts)]
+    sections.append(Section("Command", command=options.command_line or ""))
+    write_page(path, "When columns are lost", result["verdict"], sections)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
+from weakref import WeakSet
 
 import dask
 from distributed import CancelledError, Client, Future, KilledWorker, get_client
@@ -13,8 +13,6 @@ from distributed import CancelledError, Client, Future, KilledWorker, get_client
 # Errors of the connection to a cluster. A request is repeated this many times after one of them.
 _LOST = (CancelledError, OSError)
 _RETRIES = 3
-# Dask warns of messages of 10 MB; ours are as large as the coefficients.
-_WARNED_BYTES = 5e6
 
 
 class ClusterError(RuntimeError):
@@ -47,46 +45,30 @@ class Cluster:
 
     def __init__(self, client: Client, timeout: float | None) -> None:
         self.client, self.timeout = client, timeout
-        self._started: list[weakref.ref[Future]] = []
+        self._started: WeakSet[Future] = WeakSet()
 
-    def start(
-        self, graph: dict[str, Any], keys: Iterable[Any], workers: Mapping[str, str], n_bytes: int
-    ) -> list[Future]:
-        """Send tasks in one message of about ``n_bytes``, and return the futures of ``keys``.
+    def start(self, graph: dict[str, Any], keys: list[str], workers: Mapping[str, list[str]]) -> list[Future]:
+        """Send tasks in one message, and return the futures of ``keys``.
 
         ``workers`` are the preferred workers of the tasks; Dask may run them on others.
         """
-        preferred = {key: [worker] for key, worker in workers.items()}
-        with ExitStack() as stack:
-            stack.enter_context(self.explained())
-            stack.enter_context(dask.annotate(workers=lambda key: preferred.get(key, []), allow_other_workers=True))
-            if n_bytes > _WARNED_BYTES:
-                stack.enter_context(dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"}))
-            futures = self.client.get(graph, list(keys), sync=False)
-        self._started = [ref for ref in self._started if ref() is not None] + list(map(weakref.ref, futures))
+        with (
+            self.explained(),
+            dask.annotate(workers=lambda key: workers.get(key, []), allow_other_workers=True),
+            dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"}),
+        ):
+            futures = self.client.get(graph, keys, sync=False)
+        self._started.update(futures)
         return futures
 
     def release(self) -> None:
         """Release all results of the tasks that were sent; the traceback of an error may still refer to them."""
-        for ref in self._started:
-            future = ref()
-            if future is not None:
-                future.release()
+        for future in list(self._started):
+            future.release()
 
-    def fetch(self, futures: Sequence[Future]) -> list[Any]:
+    def fetch(self, futures: list[Future]) -> list[Any]:
         """Return the results, in this order."""
-        for is_last in [False] * _RETRIES + [True]:
-            try:
-                return self._gather(list(futures))
-            except _LOST as error:
-                if any(future.status == "error" for future in futures):  # raised by the task itself
-                    raise
-                if is_last or self.client.status != "running" or any(future.cancelled() for future in futures):
-                    raise ClusterError(self._lost(error)) from error
-        raise AssertionError
-
-    def _gather(self, futures: list[Future]) -> list[Any]:
-        n_done = 0
+        n_done, n_lost = 0, 0
         while True:
             try:
                 return self.client.sync(_gather, self.client, futures, callback_timeout=self.timeout)
@@ -95,12 +77,18 @@ class Cluster:
                     f"A task killed its worker {error.allowed_failures + 1} times, most often by taking more memory "
                     "than there is: use smaller partitions, or workers with more memory. The workers' logs say more."
                 ) from error
-            except TimeoutError as error:
-                if any(future.status == "error" for future in futures):
+            except (TimeoutError, *_LOST) as error:
+                if any(future.status == "error" for future in futures):  # raised by the task itself
                     raise
-                before, n_done = n_done, sum(future.done() for future in futures)
-                if n_done <= before:
-                    raise ClusterError(self._timed_out()) from error
+                if isinstance(error, TimeoutError):
+                    before, n_done = n_done, sum(future.done() for future in futures)
+                    if n_done <= before:
+                        raise ClusterError(self._timed_out()) from error
+                    continue
+                n_lost += 1
+                is_over = n_lost > _RETRIES or self.client.status != "running"
+                if is_over or any(future.cancelled() for future in futures):
+                    raise ClusterError(self._lost(error)) from error
 
     @contextmanager
     def explained(self) -> Iterator[None]:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import uuid
 import warnings
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any, TypeVar
 
 import dask
 import dask.array as da
-import joblib
 import numpy as np
 from dask.utils import is_dataframe_like
 from distributed import Client
@@ -19,13 +17,9 @@ from sklearn.utils.validation import check_is_fitted
 from dropmargin.dask.cluster import find_client
 from dropmargin.dask.inputs import blocks_of, feature_names_of, is_frame, partition_rows
 from dropmargin.dask.partitions import DaskPartitions
-from dropmargin.data import Partitions, Rows, to_arrays
 from dropmargin.data.inputs import with_columns
-from dropmargin.estimators.partition_fit import check_rows
 from dropmargin.estimators.validation import check_number
 from dropmargin.model_selection.partitions import check_estimator, fit_estimator
-from dropmargin.streaming.checkpoint import Log, LoggedPartitions
-from dropmargin.streaming.files import PathLike
 from dropmargin.typing import Array
 
 E = TypeVar("E")
@@ -42,15 +36,14 @@ def fit(
     client: Client | None = None,
     *,
     timeout: float | None = 600.0,
-    checkpoint: PathLike | None = None,
     progress: bool = True,
 ) -> E:
     """Fit an estimator to data on a Dask cluster.
 
-    The workers compute sums over their rows, and the client has the state of the solver. The result is the same to the
-    last bit for any number of workers and threads, also after the loss of workers; it depends on the partitions of the
-    rows in the last digits. Classes are solved together, ``n_jobs`` has no effect. An estimator that chooses noise and
-    ``C`` by cross-validation has the folds of its own ``fit``, and makes the same choice.
+    The workers compute sums over their rows, and the client has the state of the solver. The optimum is that of the
+    rows in memory; the last digits depend on the partitions and on which worker has them. Classes are solved together,
+    ``n_jobs`` has no effect. An estimator that chooses noise and ``C`` by cross-validation has the folds of its own
+    ``fit``.
 
     Parameters
     ----------
@@ -69,9 +62,6 @@ def fit(
     timeout : float or None, default=600
         The longest time in seconds in which the cluster may finish no task; after that a `ClusterError` is raised.
         ``None`` means no limit.
-    checkpoint : path-like, default=None
-        A file on the client. If it exists, a fit that was killed is resumed from it, on any cluster; it is written
-        otherwise. It takes one more pass, to identify the data.
     progress : bool, default=True
         Whether to show a bar with the remaining time, on a terminal or in a notebook.
 
@@ -103,22 +93,12 @@ def fit(
     client = find_client(client)
     futures = client.compute(delayed, sync=False, retries=_READING_RETRIES, optimize_graph=True)
     with ExitStack() as stack:
-        data: DaskPartitions[Rows] = DaskPartitions(client, futures, timeout)
+        data = DaskPartitions(client, futures, timeout)
         stack.callback(data.release)
         for future in futures:
             stack.callback(future.release)
         del future, futures
-        rows: Partitions[Rows] = data
-        if checkpoint is not None:
-            data_hash = joblib.hash(data.gather(data.map(_hash_rows)))
-            rows = LoggedPartitions(data, stack.enter_context(Log(Path(checkpoint), data_hash, estimator)))
-        return fit_estimator(estimator, rows, None, feature_names_of(X), progress)  # type: ignore[type-var]
-
-
-def _hash_rows(rows: Rows) -> str:
-    """Return a hash of a partition's rows, labels and weights."""
-    checked = check_rows(rows)
-    return joblib.hash([checked.X.shape, to_arrays(checked.X), checked.y, checked.sample_weight])
+        return fit_estimator(estimator, data, None, feature_names_of(X), progress)  # type: ignore[type-var]
 
 
 def predict(estimator: Any, X: Any, method: str = "predict") -> Any:

@@ -69,12 +69,13 @@ def partition_rows(X: Any, y: Any, sample_weight: Any) -> list[Delayed]:
             raise ValueError("sample_weight needs y; or pass X as a list of delayed triples (rows, labels, weights).")
         if not _is_delayed_list(X):
             raise ValueError("y is missing. It may be None only if X is a list of delayed pairs (rows, labels).")
-        return [_delay(_rows_of_tuple)(part) for part in X]
+        return [_delay(_rows_of_tuple)(number, part) for number, part in enumerate(X)]
     given = {"X": X, "y": y, "sample_weight": sample_weight}
     blocks = {name: blocks_of(name, value) for name, value in given.items() if value is not None}
     for name, other in blocks.items():
         _check_alignment(blocks["X"], name, other)
-    return [_delay(Rows)(*parts) for parts in zip(*(own.parts for own in blocks.values()), strict=True)]
+    parts = zip(*(own.parts for own in blocks.values()), strict=True)
+    return [_delay(_rows_of)(number, *own) for number, own in enumerate(parts)]
 
 
 def _delay(function: Any) -> Any:
@@ -93,9 +94,13 @@ def _check_alignment(X: Blocks, name: str, other: Blocks) -> None:
             raise ValueError(f"Block {i} of X has {rows} rows, but that of {name} has {others}: {remedy}.")
 
 
-def _rows_of_tuple(values: Sequence[Any]) -> Rows:
+def _rows_of(number: int, X: Any, y: Any, sample_weight: Any = None) -> Rows:
+    return Rows(X, y, sample_weight, number)
+
+
+def _rows_of_tuple(number: int, values: Sequence[Any]) -> Rows:
     if not isinstance(values, list | tuple) or len(values) not in (2, 3):
         raise TypeError(
             f"A partition must be a pair (rows, labels) or a triple with weights, got {type(values).__name__}."
         )
-    return Rows(*values)
+    return _rows_of(number, *values)

@@ -1,332 +1,393 @@
-/* Products for one type of data and indices: _kernels.c defines KIND, DATA, INDEX, UINDEX and NAMED.
+/* Sweeps for one type of data and indices: _kernels.c defines KIND, DATA, INDEX, UINDEX and NAMED.
  *
- * Every function reads X once. The element-wise function f is given by `mode`: none, the square, the identity, an array
- * `fdata` of values with the sparsity pattern of X, the deviation x (x - r) with one r per feature, or presence, the
- * identity of values that are all 1 and are not read. The operands `right` of X and of f(X) are side by
- * side, one row of doubles per feature, so that all values for an entry are adjacent in memory; for a deviation, r is
- * the last of the row, also in the results `out` of transposed products. Sums are in double precision, and their order
- * depends on the data alone.
- *
- * Feature indices are read as unsigned: they are not negative, and sign extension takes time. The caller allocates all
- * memory, and sets the results of transposed products to zero.
- */
+ * Feature indices are read as unsigned: they are not negative, and sign extension takes time. What is read and written
+ * for a feature is a pair of doubles side by side, so that an entry needs one place in memory. Sums are in double
+ * precision, and their order depends on the data alone. The caller sets the results of transposed products to zero. */
 
-/* The entries of one row. */
 typedef struct {
-    const INDEX *features;
-    const DATA *x;
-    const DATA *f;
+    const UINDEX *features;
+    const DATA *x, *g;
     INDEX size;
 } NAMED(row);
 
-INLINE NAMED(row) NAMED(row_at)(int64_t i, const INDEX *indptr, const INDEX *indices, const DATA *data,
-                                const DATA *fdata, int mode)
+static NAMED(row) NAMED(row_at)(const rows_t *rows, int64_t i)
 {
+    const INDEX *indptr = (const INDEX *)rows->indptr;
     const INDEX begin = indptr[i];
-    const DATA *f = mode == MODE_ARRAY ? fdata + begin : fdata;
-    return (NAMED(row)){indices + begin, data + begin, f, indptr[i + 1] - begin};
+    NAMED(row) row;
+    row.features = (const UINDEX *)rows->indices + begin;
+    row.x = (const DATA *)rows->x + begin;
+    row.g = rows->g ? (const DATA *)rows->g + begin : NULL;
+    row.size = indptr[i + 1] - begin;
+    return row;
 }
 
-/* x and f of entry e. `mode` is a constant in every inlined call, so that the compiler makes a loop for each mode. */
-INLINE double NAMED(value)(const NAMED(row) *row, INDEX e, const int mode)
+/* The end of the run of entries of one group that begins at e. */
+static INDEX NAMED(run_end)(const rows_t *rows, const NAMED(row) *row, INDEX e)
 {
-    return mode == MODE_PRESENCE ? 1.0 : (double)row->x[e];
+    const int32_t group = rows->group[row->features[e]];
+    INDEX end = e + 1;
+    while (end < row->size && rows->group[row->features[end]] == group) end++;
+    return end;
 }
 
-INLINE double NAMED(entry)(const NAMED(row) *row, INDEX e, const int mode, const double *r)
+/* out[i] = (sum x pair[0], sum g pair[1]) of independent features; the variance is zero if there is no g. */
+CLONES EXPORT void NAMED(forward)(const rows_t *rows, const double *RESTRICT pairs, double *RESTRICT out)
 {
-    const double x = NAMED(value)(row, e, mode);
-    return mode == MODE_SQUARE ? x * x
-           : mode == MODE_IDENTITY || mode == MODE_PRESENCE ? x
-           : mode == MODE_ARRAY ? (double)row->f[e]
-           : mode == MODE_DEVIATION ? x * (x - *r)
-           : 0.0;
-}
-
-/* The doubles per feature of an operand with so many columns. */
-INLINE int NAMED(stride)(const int mode, int n_x, int n_f)
-{
-    return n_x + n_f + (mode == MODE_DEVIATION);
-}
-
-/* s and, for two columns of f(X), t += entry e times the row of `right` for its feature. */
-INLINE void NAMED(add_pair)(const NAMED(row) *row, INDEX e, const int mode, const int n_f, const double *right,
-                            pair *s, double *t)
-{
-    const double *z = right + (size_t)NAMED(stride)(mode, 1, n_f) * (UINDEX)row->features[e];
-    const double f = NAMED(entry)(row, e, mode, z + 1 + n_f);
-    *s += (pair){NAMED(value)(row, e, mode), f} * *(const pair *)z;
-    if (n_f == 2) *t += f * z[2];
-}
-
-/* out += row times one column of `right` for X and n_f, one or two, for f(X). The first two products are one vector
- * operation, and four independent sums hide the latency of the additions. */
-INLINE void NAMED(product_pair)(const NAMED(row) *row, const int mode, const int n_f, const double *right, double *out)
-{
-    pair s[4] = {{out[0], out[1]}, {0.0, 0.0}, {0.0, 0.0}, {0.0, 0.0}};
-    double t[4] = {n_f == 2 ? out[2] : 0.0, 0.0, 0.0, 0.0};
-    INDEX e = 0;
-    for (; e + 3 < row->size; e += 4)
-        for (int c = 0; c < 4; c++) NAMED(add_pair)(row, e + c, mode, n_f, right, s + c, t + c);
-    for (; e < row->size; e++) NAMED(add_pair)(row, e, mode, n_f, right, s, t);
-    const pair sum = (s[0] + s[1]) + (s[2] + s[3]);
-    out[0] = sum[0];
-    out[1] = sum[1];
-    if (n_f == 2) out[2] = (t[0] + t[1]) + (t[2] + t[3]);
-}
-
-/* out += row times one column of `right` for X. */
-INLINE void NAMED(product_one)(const NAMED(row) *row, const int mode, const double *right, double *out)
-{
-    double s[4] = {*out, 0.0, 0.0, 0.0};
-    INDEX e = 0;
-    for (; e + 3 < row->size; e += 4)
-        for (int c = 0; c < 4; c++) s[c] += NAMED(value)(row, e + c, mode) * right[(UINDEX)row->features[e + c]];
-    for (; e < row->size; e++) s[0] += NAMED(value)(row, e, mode) * right[(UINDEX)row->features[e]];
-    *out = (s[0] + s[1]) + (s[2] + s[3]);
-}
-
-INLINE void NAMED(product_many)(const NAMED(row) *row, const int mode, int n_x, int n_f, const double *right,
-                                double *restrict out)
-{
-    const size_t stride = (size_t)NAMED(stride)(mode, n_x, n_f);
-    for (INDEX e = 0; e < row->size; e++) {
-        const double *restrict z = right + stride * (UINDEX)row->features[e];
-        const double x = NAMED(value)(row, e, mode), f = NAMED(entry)(row, e, mode, z + n_x + n_f);
-        for (int k = 0; k < n_x; k++) out[k] += x * z[k];
-        if (mode != MODE_NONE)
-            for (int k = n_x; k < n_x + n_f; k++) out[k] += f * z[k];
+    for (int64_t i = 0; i < rows->n_rows; i++) {
+        const NAMED(row) row = NAMED(row_at)(rows, i);
+        const UINDEX *RESTRICT features = row.features;
+        const DATA *RESTRICT x = row.x, *RESTRICT g = row.g;
+        double a = 0.0, t = 0.0;
+        if (g)
+            for (int64_t e = 0; e < row.size; e++) {
+                const double *z = pairs + 2 * (size_t)features[e];
+                a += x[e] * z[0];
+                t += g[e] * z[1];
+            }
+        else
+            for (int64_t e = 0; e < row.size; e++) a += x[e] * pairs[2 * (size_t)features[e]];
+        out[2 * i] = a;
+        out[2 * i + 1] = t;
     }
 }
 
-INLINE void NAMED(product_mode)(const NAMED(row) *row, const int mode, int n_x, int n_f, const double *right,
-                                double *out)
+/* out += (X' left[0], G' left[1]), a pair for each feature. */
+CLONES EXPORT void NAMED(backward)(const rows_t *rows, const double *RESTRICT left, double *RESTRICT out)
 {
-    if (n_x == 1 && n_f == 1) NAMED(product_pair)(row, mode, 1, right, out);
-    else if (n_x == 1 && n_f == 0) NAMED(product_one)(row, mode, right, out);
-    else if (n_x == 1 && n_f == 2) NAMED(product_pair)(row, mode, 2, right, out);
-    else NAMED(product_many)(row, mode, n_x, n_f, right, out);
-}
-
-/* out += row times `right`, by the fastest of the functions above. */
-INLINE void NAMED(product)(const NAMED(row) *row, int mode, int n_x, int n_f, const double *right, double *out)
-{
-    switch (mode) {
-        case MODE_SQUARE: NAMED(product_mode)(row, MODE_SQUARE, n_x, n_f, right, out); break;
-        case MODE_IDENTITY: NAMED(product_mode)(row, MODE_IDENTITY, n_x, n_f, right, out); break;
-        case MODE_ARRAY: NAMED(product_mode)(row, MODE_ARRAY, n_x, n_f, right, out); break;
-        case MODE_DEVIATION: NAMED(product_mode)(row, MODE_DEVIATION, n_x, n_f, right, out); break;
-        case MODE_PRESENCE: NAMED(product_mode)(row, MODE_PRESENCE, n_x, n_f, right, out); break;
-        default: NAMED(product_mode)(row, MODE_NONE, n_x, n_f, right, out); break;
+    for (int64_t i = 0; i < rows->n_rows; i++) {
+        const NAMED(row) row = NAMED(row_at)(rows, i);
+        const UINDEX *RESTRICT features = row.features;
+        const DATA *RESTRICT x = row.x, *RESTRICT g = row.g;
+        const double a = left[2 * i], b = left[2 * i + 1];
+        if (g)
+            for (int64_t e = 0; e < row.size; e++) {
+                double *z = out + 2 * (size_t)features[e];
+                z[0] += x[e] * a;
+                z[1] += g[e] * b;
+            }
+        else
+            for (int64_t e = 0; e < row.size; e++) out[2 * (size_t)features[e]] += x[e] * a;
     }
 }
 
-INLINE void NAMED(transposed_pair)(const NAMED(row) *row, const int mode, const double *left, double *out)
+/* The same for groups at coefficients w, with at[g] = sum r w of the group: out[i] = (m, v), without what rows share. */
+CLONES EXPORT void NAMED(group_forward)(const rows_t *rows, const double *w, const double *at, double *out)
 {
-    const pair factors = {left[0], left[1]};
-    for (INDEX e = 0; e < row->size; e++) {
-        double *z = out + (size_t)NAMED(stride)(mode, 1, 1) * (UINDEX)row->features[e];
-        *(pair *)z += (pair){NAMED(value)(row, e, mode), NAMED(entry)(row, e, mode, z + 2)} * factors;
+    for (int64_t i = 0; i < rows->n_rows; i++) {
+        const NAMED(row) row = NAMED(row_at)(rows, i);
+        double mean = 0.0, variance = 0.0;
+        for (INDEX e = 0, end; e < row.size; e = end) {
+            const int32_t k = rows->group[row.features[e]];
+            double t = 0.0;
+            end = NAMED(run_end)(rows, &row, e);
+            for (INDEX j = e; j < end; j++) t += row.x[j] * w[row.features[j]];
+            mean += t;
+            variance += rows->slope[k] * t * (t - 2.0 * at[k]);
+        }
+        out[2 * i] = mean;
+        out[2 * i + 1] = variance;
     }
 }
 
-INLINE void NAMED(transposed_many)(const NAMED(row) *row, const int mode, int n_x, int n_f, const double *restrict left,
-                                   double *out)
+/* out += X' (left[0] + 2 c left[1] (t - a)) by feature, sums += 2 c left[1] t by group. */
+CLONES EXPORT void NAMED(group_backward)(const rows_t *rows, const double *w, const double *at, const double *left,
+                                         double *out, double *sums)
 {
-    const size_t stride = (size_t)NAMED(stride)(mode, n_x, n_f);
-    for (INDEX e = 0; e < row->size; e++) {
-        double *restrict z = out + stride * (UINDEX)row->features[e];
-        const double x = NAMED(value)(row, e, mode), f = NAMED(entry)(row, e, mode, z + n_x + n_f);
-        for (int k = 0; k < n_x; k++) z[k] += x * left[k];
-        if (mode != MODE_NONE)
-            for (int k = n_x; k < n_x + n_f; k++) z[k] += f * left[k];
+    for (int64_t i = 0; i < rows->n_rows; i++) {
+        const NAMED(row) row = NAMED(row_at)(rows, i);
+        for (INDEX e = 0, end; e < row.size; e = end) {
+            const int32_t k = rows->group[row.features[e]];
+            const double factor = 2.0 * rows->slope[k] * left[2 * i + 1];
+            double t = 0.0;
+            end = NAMED(run_end)(rows, &row, e);
+            for (INDEX j = e; j < end; j++) t += row.x[j] * w[row.features[j]];
+            const double u = left[2 * i] + factor * (t - at[k]);
+            sums[k] += factor * t;
+            for (INDEX j = e; j < end; j++) out[row.features[j]] += row.x[j] * u;
+        }
     }
 }
 
-INLINE void NAMED(transposed_mode)(const NAMED(row) *row, const int mode, int n_x, int n_f, const double *left,
-                                   double *out)
+/* The rows' part of the product of the model with a direction, for independent features: `pairs` has (p, 2 w), `shift`
+ * what all rows share of the changes (a, t) of mean and variance, `buffer` room for a row. totals += (A a + B t, B a + D t). */
+CLONES static void NAMED(multiply)(const rows_t *rows, const model_t *model, const double *RESTRICT pairs,
+                                   const double *shift, double *RESTRICT buffer, double *RESTRICT out, double *totals)
 {
-    if (n_x == 1 && n_f == 1) NAMED(transposed_pair)(row, mode, left, out);
-    else if (n_x == 1 && n_f == 0) NAMED(transposed_many)(row, mode, 1, 0, left, out);
-    else if (n_x == 0 && n_f == 1) NAMED(transposed_many)(row, mode, 0, 1, left, out);
-    else if (n_x == 2 && n_f == 1) NAMED(transposed_many)(row, mode, 2, 1, left, out);
-    else if (n_x == 3 && n_f == 4) NAMED(transposed_many)(row, mode, 3, 4, left, out);
-    else NAMED(transposed_many)(row, mode, n_x, n_f, left, out);
-}
-
-/* out[features of the row] += the entries of the row times `left`, by the fastest of the functions above. */
-INLINE void NAMED(transposed)(const NAMED(row) *row, int mode, int n_x, int n_f, const double *left, double *out)
-{
-    switch (mode) {
-        case MODE_SQUARE: NAMED(transposed_mode)(row, MODE_SQUARE, n_x, n_f, left, out); break;
-        case MODE_IDENTITY: NAMED(transposed_mode)(row, MODE_IDENTITY, n_x, n_f, left, out); break;
-        case MODE_ARRAY: NAMED(transposed_mode)(row, MODE_ARRAY, n_x, n_f, left, out); break;
-        case MODE_DEVIATION: NAMED(transposed_mode)(row, MODE_DEVIATION, n_x, n_f, left, out); break;
-        case MODE_PRESENCE: NAMED(transposed_mode)(row, MODE_PRESENCE, n_x, n_f, left, out); break;
-        default: NAMED(transposed_mode)(row, MODE_NONE, n_x, n_f, left, out); break;
+    for (int64_t i = 0; i < rows->n_rows; i++) {
+        const NAMED(row) row = NAMED(row_at)(rows, i);
+        const UINDEX *RESTRICT features = row.features;
+        const DATA *RESTRICT x = row.x, *RESTRICT g = row.g;
+        const double *h = model->curvature + 3 * i;
+        const int64_t size = row.size;
+        double a = shift[0], t = shift[1], a2 = 0.0, t2 = 0.0;
+        int64_t e = 0;
+        if (g) {
+            for (; e + 1 < size; e += 2) {
+                const double *z = pairs + 2 * (size_t)features[e], *y = pairs + 2 * (size_t)features[e + 1];
+                const double u = g[e] * z[1], v = g[e + 1] * y[1];
+                buffer[e] = u;
+                buffer[e + 1] = v;
+                a += x[e] * z[0];
+                a2 += x[e + 1] * y[0];
+                t += u * z[0];
+                t2 += v * y[0];
+            }
+            if (e < size) {
+                const double *z = pairs + 2 * (size_t)features[e];
+                buffer[e] = g[e] * z[1];
+                a += x[e] * z[0];
+                t += buffer[e] * z[0];
+            }
+        } else {
+            for (; e < size; e++) a += x[e] * pairs[2 * (size_t)features[e]];
+        }
+        a += a2;
+        t += t2;
+        const double by_mean = h[0] * a + h[1] * t, by_variance = h[1] * a + h[2] * t;
+        totals[0] += by_mean;
+        totals[1] += by_variance;
+        if (g)
+            for (e = 0; e < size; e++) out[features[e]] += x[e] * by_mean + buffer[e] * by_variance;
+        else
+            for (e = 0; e < size; e++) out[features[e]] += x[e] * by_mean;
     }
 }
 
-/* out[i] = (X[i] @ right_x, f(X)[i] @ right_f), one row of n_x + n_f doubles each. */
-CLONES void NAMED(forward)(int64_t n_rows, const INDEX *indptr, const INDEX *indices, const DATA *data,
-                           const DATA *fdata, int mode, int n_x, int n_f, const double *right, double *out)
+/* The same for groups: `pairs` has (w, p), at and along are sum r w and sum r p of each group. sums += the parts of
+ * 2 c ((B a + D t) s(w) + by_variance s(p)) that need the references. */
+CLONES static void NAMED(group_multiply)(const rows_t *rows, const model_t *model, const double *pairs,
+                                         const double *shift, const double *at, const double *along, double *buffer,
+                                         double *out, double *sums, double *totals)
 {
-    const int width = n_x + n_f;
-    for (int64_t i = 0; i < n_rows; i++) {
-        const NAMED(row) row = NAMED(row_at)(i, indptr, indices, data, fdata, mode);
-        for (int k = 0; k < width; k++) out[width * i + k] = 0.0;
-        NAMED(product)(&row, mode, n_x, n_f, right, out + width * i);
+    for (int64_t i = 0; i < rows->n_rows; i++) {
+        const NAMED(row) row = NAMED(row_at)(rows, i);
+        const double *h = model->curvature + 3 * i, second = model->by_variance[i];
+        double a = shift[0], t = shift[1];
+        int64_t n = 0;
+        for (INDEX e = 0, end; e < row.size; e = end) {
+            const int32_t k = rows->group[row.features[e]];
+            double tw = 0.0, tp = 0.0;
+            end = NAMED(run_end)(rows, &row, e);
+            for (INDEX j = e; j < end; j++) {
+                const double *z = pairs + 2 * (size_t)row.features[j];
+                tw += row.x[j] * z[0];
+                tp += row.x[j] * z[1];
+            }
+            a += tp;
+            t += 2.0 * rows->slope[k] * (tw * tp - tw * along[k] - at[k] * tp);
+            buffer[n++] = tw;
+            buffer[n++] = tp;
+        }
+        const double by_mean = h[0] * a + h[1] * t, by_variance = h[1] * a + h[2] * t;
+        totals[0] += by_mean;
+        totals[1] += by_variance;
+        n = 0;
+        for (INDEX e = 0, end; e < row.size; e = end) {
+            const int32_t k = rows->group[row.features[e]];
+            const double c = 2.0 * rows->slope[k], tw = buffer[n], tp = buffer[n + 1];
+            const double u = by_mean + c * (by_variance * (tw - at[k]) + second * (tp - along[k]));
+            end = NAMED(run_end)(rows, &row, e);
+            sums[k] += c * (by_variance * tw + second * tp);
+            for (INDEX j = e; j < end; j++) out[row.features[j]] += row.x[j] * u;
+            n += 2;
+        }
     }
 }
 
-/* out[j] += (X' @ left_x, f(X)' @ left_f)[j]. */
-CLONES void NAMED(backward)(int64_t n_rows, const INDEX *indptr, const INDEX *indices, const DATA *data,
-                            const DATA *fdata, int mode, int n_x, int n_f, const double *left, double *out)
+/* The images of the coefficients and of the intercept, and the diagonal, by one transposed sweep: along w, the changes
+ * of mean and variance are the mean and twice the variance. out has a triple for each feature. */
+CLONES static void NAMED(images)(const rows_t *rows, const model_t *model, const double *at, double *out, double *sums,
+                                 double *totals)
 {
-    for (int64_t i = 0; i < n_rows; i++) {
-        const NAMED(row) row = NAMED(row_at)(i, indptr, indices, data, fdata, mode);
-        NAMED(transposed)(&row, mode, n_x, n_f, left + (n_x + n_f) * i, out);
-    }
-}
-
-/* Hessian products of n outputs in one pass: with right = (p, u) and (a, t) = (X @ p, f(X) @ u) + shift of a row,
- *   out += (X' (A a + B t), f(X)' (B a + D t)),  sums += (A a + B t, B a + D t).
- * n_f is n; or it is 0: then there is no t, and right, shift, out and sums have n columns instead of 2 n.
- * `curvature_weight` has n values of A per row, or n of A, then n of B, then n of D. */
-CLONES void NAMED(sandwich)(int64_t n_rows, const INDEX *indptr, const INDEX *indices, const DATA *data,
-                            const DATA *fdata, int mode, int n, int n_f, const double *right, const double *shift,
-                            const double *curvature_weight, double *out, double *sums)
-{
-    const int width = n + n_f;
-    double scores[MAX_WIDTH];
-    for (int64_t i = 0; i < n_rows; i++) {
-        const NAMED(row) row = NAMED(row_at)(i, indptr, indices, data, fdata, mode);
-        const double *h = curvature_weight + (n + 2 * n_f) * i;
-        for (int k = 0; k < width; k++) scores[k] = shift[k];
-        NAMED(product)(&row, mode, n, n_f, right, scores);
-        for (int k = 0; k < n; k++) {
-            if (n_f == 0) {
-                scores[k] *= h[k];
-            } else {
-                const double a = scores[k], t = scores[n + k];
-                scores[k] = h[k] * a + h[n + k] * t;
-                scores[n + k] = h[n + k] * a + h[2 * n + k] * t;
+    for (int64_t i = 0; i < rows->n_rows; i++) {
+        const NAMED(row) row = NAMED(row_at)(rows, i);
+        const double *h = model->curvature + 3 * i, a = model->mean[i], t = 2.0 * model->variance[i];
+        const double along[2] = {h[0] * a + h[1] * t, h[1] * a + h[2] * t};
+        const double second = model->by_variance[i];
+        totals[0] += along[0];
+        totals[1] += along[1];
+        totals[2] += h[0];
+        totals[3] += h[1];
+        if (!rows->group) {
+            for (INDEX e = 0; e < row.size; e++) {
+                const size_t d = row.features[e];
+                const double x = row.x[e], g = row.g ? 2.0 * model->w[d] * row.g[e] : 0.0;
+                out[3 * d] += x * along[0] + g * along[1];
+                out[3 * d + 1] += x * h[0] + g * h[1];
+                out[3 * d + 2] += x * x * h[0];
+            }
+            continue;
+        }
+        for (INDEX e = 0, end; e < row.size; e = end) {
+            const int32_t k = rows->group[row.features[e]];
+            const double c = 2.0 * rows->slope[k];
+            double tw = 0.0;
+            end = NAMED(run_end)(rows, &row, e);
+            for (INDEX j = e; j < end; j++) tw += row.x[j] * model->w[row.features[j]];
+            const double u = along[0] + c * (along[1] + second) * (tw - at[k]), v = h[0] + c * h[1] * (tw - at[k]);
+            sums[2 * k] += c * (along[1] + second) * tw;
+            sums[2 * k + 1] += c * h[1] * tw;
+            for (INDEX j = e; j < end; j++) {
+                const size_t d = row.features[j];
+                const double x = row.x[j];
+                out[3 * d] += x * u;
+                out[3 * d + 1] += x * v;
+                out[3 * d + 2] += x * x * (h[0] + c * second);
             }
         }
-        for (int k = 0; k < width; k++) sums[k] += scores[k];
-        NAMED(transposed)(&row, mode, n, n_f, scores, out);
     }
 }
 
-/* For one output, with G = f(X) diag(s): g[e] = s f(x) of each entry of a row, and
- *   scores += (sum x p, sum g p),  for rows (p, s) of `right`. */
-INLINE void NAMED(add_coupled)(const NAMED(row) *row, INDEX e, const int mode, const double *right, double *restrict g,
-                               pair *sum)
+/* Sums of r_d p_d over the features of each group. */
+static void NAMED(at_reference)(const rows_t *rows, const double *p, double *at)
 {
-    const double *z = right + (size_t)NAMED(stride)(mode, 1, 1) * (UINDEX)row->features[e];
-    g[e] = z[1] * NAMED(entry)(row, e, mode, z + 2);
-    *sum += (pair){NAMED(value)(row, e, mode), g[e]} * (pair){z[0], z[0]};
+    memset(at, 0, (size_t)rows->n_groups * sizeof(double));
+    for (int64_t d = 0; d < rows->n_features; d++) at[rows->group[d]] += rows->reference[d] * p[d];
 }
 
-INLINE void NAMED(coupled_product)(const NAMED(row) *row, const int mode, const double *right, double *restrict g,
-                                   double *scores)
-{
-    pair sums[4] = {{scores[0], scores[1]}, {0.0, 0.0}, {0.0, 0.0}, {0.0, 0.0}};
-    INDEX e = 0;
-    for (; e + 3 < row->size; e += 4)
-        for (int c = 0; c < 4; c++) NAMED(add_coupled)(row, e + c, mode, right, g, sums + c);
-    for (; e < row->size; e++) NAMED(add_coupled)(row, e, mode, right, g, sums);
-    const pair sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-    scores[0] = sum[0];
-    scores[1] = sum[1];
-}
+/* What the solve needs beside the vectors of conjugate gradients. */
+typedef struct {
+    double *pairs, *buffer, *out, *at, *along, *sums;
+    double by_variance; /* the sum of the first derivatives by the variance */
+} NAMED(work);
 
-INLINE void NAMED(coupled_mode)(const int mode, int64_t n_rows, const INDEX *indptr, const INDEX *indices,
-                                const DATA *data, const DATA *fdata, const double *right, const double *shift,
-                                const double *curvature_weight, double *restrict g, double *out, double *sums)
+/* image = model times p, both of length n_features + 1 */
+static void NAMED(product)(const rows_t *rows, const model_t *model, NAMED(work) *work, const double *p, double *image)
 {
-    for (int64_t i = 0; i < n_rows; i++) {
-        const NAMED(row) row = NAMED(row_at)(i, indptr, indices, data, fdata, mode);
-        const double *h = curvature_weight + 3 * i;
-        double scores[2] = {shift[0], shift[1]};
-        NAMED(coupled_product)(&row, mode, right, g, scores);
-        const double alpha = h[0] * scores[0] + h[1] * scores[1], beta = h[1] * scores[0] + h[2] * scores[1];
-        for (INDEX e = 0; e < row.size; e++)
-            out[(UINDEX)row.features[e]] += NAMED(value)(&row, e, mode) * alpha + g[e] * beta;
-        sums[0] += alpha;
-        sums[1] += beta;
+    const int64_t n = rows->n_features;
+    double shift[2] = {model->fit_intercept ? p[n] : 0.0, 0.0}, totals[2] = {0.0, 0.0};
+    memset(image, 0, (size_t)(n + 1) * sizeof(double));
+    if (rows->group) {
+        NAMED(at_reference)(rows, p, work->along);
+        for (int64_t k = 0; k < rows->n_groups; k++) shift[1] += 2.0 * rows->slope[k] * work->at[k] * work->along[k];
+        for (int64_t d = 0; d < n; d++) work->pairs[2 * d + 1] = p[d];
+        memset(work->sums, 0, (size_t)rows->n_groups * sizeof(double));
+        NAMED(group_multiply)(rows, model, work->pairs, shift, work->at, work->along, work->buffer, image, work->sums, totals);
+        for (int64_t d = 0; d < n; d++) {
+            const int32_t k = rows->group[d];
+            const double c = 2.0 * rows->slope[k];
+            const double of_all = c * (work->at[k] * totals[1] + work->along[k] * work->by_variance);
+            image[d] += model->own[d] * p[d] - rows->reference[d] * (work->sums[k] - of_all);
+        }
+    } else {
+        if (rows->floor)
+            for (int64_t d = 0; d < n; d++) shift[1] += 2.0 * rows->floor[d] * model->w[d] * p[d];
+        for (int64_t d = 0; d < n; d++) work->pairs[2 * d] = p[d];
+        NAMED(multiply)(rows, model, work->pairs, shift, work->buffer, image, totals);
+        for (int64_t d = 0; d < n; d++) image[d] += model->own[d] * p[d];
+        if (rows->floor)
+            for (int64_t d = 0; d < n; d++) image[d] += 2.0 * rows->floor[d] * model->w[d] * totals[1];
     }
+    image[n] = model->fit_intercept ? totals[0] : p[n];
+    if (model->free)
+        for (int64_t d = 0; d < n; d++)
+            if (!model->free[d]) image[d] = 0.0;
 }
 
-/* The Hessian product of one output: as `sandwich`, but with right = (p, s), t = f(X) (s p), and
- *   out += X' (A a + B t) + s f(X)' (B a + D t).
- * `g` is scratch memory for the entries of a row. */
-CLONES void NAMED(coupled)(int64_t n_rows, const INDEX *indptr, const INDEX *indices, const DATA *data,
-                           const DATA *fdata, int mode, const double *right, const double *shift,
-                           const double *curvature_weight, double *g, double *out, double *sums)
+/* The images and the preconditioner of a model. */
+static void NAMED(prepare)(const rows_t *rows, const model_t *model, NAMED(work) *work)
 {
-#define COUPLED(MODE) \
-    case MODE: \
-        NAMED(coupled_mode)(MODE, n_rows, indptr, indices, data, fdata, right, shift, curvature_weight, g, out, sums); \
-        break
-    switch (mode) {
-        COUPLED(MODE_SQUARE);
-        COUPLED(MODE_IDENTITY);
-        COUPLED(MODE_ARRAY);
-        COUPLED(MODE_DEVIATION);
+    const int64_t n = rows->n_features;
+    double totals[4] = {0.0, 0.0, 0.0, 0.0}, *out = work->out;
+    memset(out, 0, (size_t)(3 * n) * sizeof(double));
+    work->by_variance = 0.0;
+    for (int64_t i = 0; i < rows->n_rows; i++) work->by_variance += model->by_variance[i];
+    if (rows->group) {
+        NAMED(at_reference)(rows, model->w, work->at);
+        memset(work->sums, 0, (size_t)(2 * rows->n_groups) * sizeof(double));
     }
-#undef COUPLED
+    NAMED(images)(rows, model, work->at, out, work->sums, totals);
+    for (int64_t d = 0; d < n; d++) {
+        double along = out[3 * d] + model->own[d] * model->w[d], level = out[3 * d + 1], square = out[3 * d + 2];
+        if (rows->group) {
+            const int32_t k = rows->group[d];
+            const double c = 2.0 * rows->slope[k], r = rows->reference[d];
+            along -= r * (work->sums[2 * k] - c * work->at[k] * (totals[1] + work->by_variance));
+            level -= r * (work->sums[2 * k + 1] - c * work->at[k] * totals[3]);
+            square += r * r * c * work->by_variance;
+        } else if (rows->floor) {
+            along += 2.0 * rows->floor[d] * model->w[d] * totals[1];
+            level += 2.0 * rows->floor[d] * model->w[d] * totals[3];
+        }
+        const int is_free = !model->free || model->free[d];
+        model->coef_image[d] = is_free ? along : 0.0;
+        model->intercept_image[d] = is_free ? level : 0.0;
+        model->diagonal[d] = square + model->own[d] > 0.0 ? square + model->own[d] : 1.0;
+        work->pairs[2 * d] = work->pairs[2 * d + 1] = rows->group ? model->w[d] : 2.0 * model->w[d];
+    }
+    model->coef_image[n] = model->fit_intercept ? totals[0] : 0.0;
+    model->intercept_image[n] = model->fit_intercept ? totals[2] : 1.0;
+    model->diagonal[n] = model->fit_intercept && totals[2] > 0.0 ? totals[2] : 1.0;
 }
 
-INLINE void NAMED(images_mode)(const int mode, int64_t n_rows, const INDEX *indptr, const INDEX *indices,
-                               const DATA *data, const DATA *fdata, const double *right, const double *left,
-                               double *out)
+/* Preconditioned conjugate gradients with deflation of the plane of coefficients and intercept: x approximates the
+ * solution of (model) x = right. They stop when the residual, in the norm of the preconditioner, has fallen to `rtol` of
+ * its start, or when at most `atol` is left to decrease and it has fallen to 0.3; after max_iter steps; or for want of
+ * curvature. `steps` and `ratios` describe the Lanczos matrix, `left` is the decrease that is left. Returns the number
+ * of steps, or -1 if there is no memory. */
+EXPORT int64_t NAMED(solve)(const rows_t *rows, const model_t *model, const double *right, double rtol, double atol,
+                            int64_t max_iter, double *x, double *steps, double *ratios, double *left)
 {
-    for (int64_t i = 0; i < n_rows; i++) {
-        const NAMED(row) row = NAMED(row_at)(i, indptr, indices, data, fdata, mode);
-        const double *h = left + 5 * i;
-        for (INDEX e = 0; e < row.size; e++) {
-            const size_t d = (UINDEX)row.features[e];
-            const double *s = right + NAMED(stride)(mode, 1, 0) * d, x = NAMED(value)(&row, e, mode);
-            const double g = *s * NAMED(entry)(&row, e, mode, s + 1);
-            double *z = out + 3 * d;
-            *(pair *)z += (pair){x, x} * (pair){h[0], h[1]} + (pair){g, g} * (pair){h[2], h[3]};
-            z[2] += x * x * h[4];
+    const int64_t n = rows->n_features, size = n + 1, n_groups = rows->group ? rows->n_groups : 0;
+    double *memory = (double *)malloc((size_t)(3 * size + 2 * n + 3 * n + 2 * rows->longest + 4 * n_groups + 1) * sizeof(double));
+    if (!memory) return -1;
+    double *residual = memory, *direction = residual + size, *image = direction + size;
+    NAMED(work) work;
+    work.pairs = image + size;
+    work.out = work.pairs + 2 * n;
+    work.buffer = work.out + 3 * n;
+    work.at = work.buffer + 2 * rows->longest;
+    work.along = work.at + n_groups;
+    work.sums = work.along + n_groups;
+    NAMED(prepare)(rows, model, &work);
+    /* 1. The solution in the plane. */
+    const plane_t plane = make_plane(n, model->w, model);
+    const double along = plane.inverse[0] != 0.0 ? dot(n, model->w, right) : 0.0, level = plane.has_intercept ? right[n] : 0.0;
+    const double on_w = plane.inverse[0] * along + plane.inverse[1] * level;
+    const double on_b = plane.inverse[1] * along + plane.inverse[2] * level;
+    for (int64_t d = 0; d < size; d++) {
+        x[d] = (d < n ? on_w * model->w[d] : on_b) * (d == n || !model->free || model->free[d]);
+        residual[d] = right[d] - on_w * model->coef_image[d] - (plane.has_intercept ? on_b * model->intercept_image[d] : 0.0);
+        if (d < n && model->free && !model->free[d]) residual[d] = 0.0;
+        direction[d] = residual[d] / model->diagonal[d];
+    }
+    double square = dot(size, residual, direction);
+    project(&plane, direction);
+    const double goal = rtol * rtol * square, halfway = 0.09 * square;
+    const int has_part = on_w != 0.0 || on_b != 0.0;
+    *left = has_part || square == 0.0 ? 0.5 * square : INFINITY;
+    int64_t k = 0;
+    for (; k < max_iter && square > 0.0; k++) {
+        /* 2. The step along the direction. Without curvature, the solution so far is the result. */
+        NAMED(product)(rows, model, &work, direction, image);
+        const double curvature = dot(size, direction, image);
+        if (!(curvature > 1e-20 * square)) break;
+        const double step = square / curvature;
+        for (int64_t d = 0; d < size; d++) {
+            x[d] += step * direction[d];
+            residual[d] -= step * image[d];
+            image[d] = residual[d] / model->diagonal[d];
+        }
+        *left = (k + 1 > 5 ? (double)(k + 1) : 5.0) * 0.5 * step * square;
+        /* 3. The next direction, conjugate to this one. */
+        const double next = dot(size, residual, image), ratio = next / square;
+        project(&plane, image);
+        for (int64_t d = 0; d < size; d++) direction[d] = image[d] + ratio * direction[d];
+        steps[k] = step;
+        ratios[k] = ratio;
+        square = next;
+        if (!(square > goal) || (*left <= atol && square <= halfway)) {
+            k++;
+            break;
         }
     }
+    free(memory);
+    return k;
 }
 
-/* Two images of a Hessian and a diagonal, for one output, with left = (a, b, c, d, h) for each row and right = s:
- *   out += (X' a + s f(X)' c,  X' b + s f(X)' d,  (X * X)' h). */
-CLONES void NAMED(images)(int64_t n_rows, const INDEX *indptr, const INDEX *indices, const DATA *data,
-                          const DATA *fdata, int mode, const double *right, const double *left, double *out)
-{
-#define IMAGES(MODE) \
-    case MODE: NAMED(images_mode)(MODE, n_rows, indptr, indices, data, fdata, right, left, out); break
-    switch (mode) {
-        IMAGES(MODE_SQUARE);
-        IMAGES(MODE_IDENTITY);
-        IMAGES(MODE_ARRAY);
-        IMAGES(MODE_DEVIATION);
-        IMAGES(MODE_PRESENCE);
-    }
-#undef IMAGES
-}
-
-#include "_groups.h"
-
-/* Row i of several blocks, whose first rows are `edges`. */
-INLINE NAMED(row) NAMED(row_of_blocks)(int64_t i, const int64_t *edges, const INDEX *const *indptr,
-                                       const INDEX *const *indices, const DATA *const *data)
-{
-    int k = 0;
-    while (i >= edges[k + 1]) k++;
-    return NAMED(row_at)(i - edges[k], indptr[k], indices[k], data[k], NULL, MODE_NONE);
-}
-
-/* Dual coordinate descent for the hinge loss (Hsieh et al. 2008), over all blocks, in a random order. A step on row i,
- * with score m = X[i] @ coef + intercept[0], minimises the dual over its variable a in [0, upper]: the gradient is
- *   label m - margin
+/* Dual coordinate descent for the hinge loss (Hsieh et al. 2008), in a random order. A step on row i, with score
+ * m = X[i] @ coef + intercept[0], minimises the dual over its variable a in [0, upper]: the gradient is label m - margin
  * and the curvature is scale |X[i]|^2 + intercept_step. A change of label a adds `scale` X[i] times it to the
  * coefficients, and `intercept_step` times it to the intercept. intercept[1] is the sum of all label a, which is zero
  * at the optimum: after each epoch the intercept changes by intercept_step times that sum, a proximal step.
@@ -334,22 +395,26 @@ INLINE NAMED(row) NAMED(row_of_blocks)(int64_t i, const int64_t *edges, const IN
  * Shrinking: `active` is a permutation of the rows, of which the first n_active are active. A row at a bound becomes
  * inactive if its gradient exceeds all violations of the previous epoch, whose extremes are in `violations`. `state` is
  * the state of the random generator. */
-CLONES void NAMED(descend_dual)(const int64_t *edges, const INDEX *const *indptr, const INDEX *const *indices,
-                                const DATA *const *data, int n_epochs, const double *labels, const double *upper,
-                                const double *squares, double margin, double scale, double intercept_step,
-                                int64_t *active, int64_t *n_active, double *violations, uint64_t *state, double *dual,
-                                double *coef, double *intercept)
+CLONES EXPORT void NAMED(descend_dual)(const rows_t *rows, int64_t n_epochs, const double *labels, const double *upper,
+                                       const double *squares, double margin, double scale, double intercept_step,
+                                       int64_t *active, int64_t *n_active, double *violations, uint64_t *state,
+                                       double *dual, double *coef, double *intercept)
 {
     int64_t n = *n_active;
-    for (int epoch = 0; epoch < n_epochs; epoch++) {
+    for (int64_t epoch = 0; epoch < n_epochs; epoch++) {
         double least = 0.0, largest = 0.0;
         for (int64_t k = n - 1; k > 0; k--) swap(active + k, active + next_random(state) % (uint64_t)(k + 1));
         for (int64_t k = 0; k < n; k++) {
             const int64_t i = active[k];
-            const NAMED(row) row = NAMED(row_of_blocks)(i, edges, indptr, indices, data);
-            double score = intercept[0];
-            NAMED(product_one)(&row, MODE_NONE, coef, &score);
-            const double gradient = labels[i] * score - margin;
+            const NAMED(row) row = NAMED(row_at)(rows, i);
+            double score = intercept[0], other = 0.0;
+            INDEX e = 0;
+            for (; e + 1 < row.size; e += 2) {
+                score += row.x[e] * coef[row.features[e]];
+                other += row.x[e + 1] * coef[row.features[e + 1]];
+            }
+            for (; e < row.size; e++) score += row.x[e] * coef[row.features[e]];
+            const double gradient = labels[i] * (score + other) - margin;
             const int lowest = dual[i] <= 0.0, highest = dual[i] >= upper[i];
             if ((lowest && gradient > violations[1]) || (highest && gradient < violations[0])) {
                 swap(active + k--, active + --n);
@@ -366,7 +431,7 @@ CLONES void NAMED(descend_dual)(const int64_t *edges, const INDEX *const *indptr
             dual[i] = clipped;
             intercept[0] += intercept_step * change;
             intercept[1] += change;
-            NAMED(transposed_many)(&row, MODE_NONE, 1, 0, &step, coef);
+            for (e = 0; e < row.size; e++) coef[row.features[e]] += row.x[e] * step;
         }
         intercept[0] += intercept_step * intercept[1];
         violations[0] = least < 0.0 ? least : -INFINITY;

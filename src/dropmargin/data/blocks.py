@@ -1,252 +1,389 @@
-"""Blocks of rows of the data matrix, dense or CSR, behind one interface.
+"""Rows as an objective uses them: products with ``X`` and with ``G``, the variances of its entries, dense or CSR.
 
-A block holds its rows ``X`` and an element-wise function ``f``, with ``f(0) = 0`` if the rows are sparse; the variance
-of the noise is ``slope_d * f(x_d) + floor_d``. It offers two kinds of operations:
+``G`` has the part of the variance of each entry that depends on it, ``linear x + quadratic x^2`` (`Variance.stored`).
+Dense rows come in chunks that fit into the CPU cache, and ``G`` of a chunk is computed when it is used; rows of a
+CSR matrix are one chunk with ``G`` stored. A chunk answers four requests, with one column per output::
 
-- products with ``X`` and ``f(X)``, with their transposes, or with both, in one pass over the rows;
-- access to the stored values and their features, for computations that are not products (moment generating functions).
-
-The operands for ``X`` and ``f(X)`` are side by side in one array, and so are the results: the first ``n_x`` columns
-belong to ``X``, the others to ``f(X)``. Results are in double precision.
+    forward(P, Q)           X P,  G Q
+    backward(U, V)          X'U,  G'V
+    squares_backward(U)     (X * X)'U
+    cells                   the groups of each row, see `DenseCells`
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
 
 import numpy as np
+from scipy import sparse
 
-from dropmargin.data.groups import GroupSums
+from dropmargin.data import kernels
+from dropmargin.data.matrix import csr_of, row_slice, with_data
+from dropmargin.data.partitions import LocalPartitions
+from dropmargin.data.variance import Variance
 from dropmargin.typing import Array
 
-if TYPE_CHECKING:
-    from dropmargin.data.groups import Cells, FeatureGroups, GroupDirection, GroupOperand
+# Dense rows are processed in chunks of about this many entries, so that a chunk and G of it fit into the CPU cache.
+_CHUNK_ENTRIES = 2**18
+# Up to this many entries chunks are made once, with G.
+_STORED_ENTRIES = 2**17
 
-EntryFunction = Callable[[Array], Array]
 
-
-class SquaredDeviation:
-    """The entry function ``(x_d - r_d)^2``, the squared deviation from a reference value per feature.
+class FeatureGroups:
+    """Groups of features that are dropped together; features are sorted by group.
 
     Parameters
     ----------
+    numbers : ndarray of int of shape (n_features,)
+        The group of each feature, in ascending order.
+    slope : ndarray of shape (n_groups,)
+        ``c_g = q_g / (1 - q_g)``.
     reference : ndarray of shape (n_features,)
-    less_zero : bool, default=False
-        Whether the value of a zero, ``r_d^2``, is subtracted: ``x_d (x_d - 2 r_d)``, for rows that do not store zeros.
     """
 
-    def __init__(self, reference: Array, less_zero: bool = False) -> None:
-        self.reference = reference
-        self.less_zero = less_zero
+    def __init__(self, numbers: Array, slope: Array, reference: Array) -> None:
+        self.numbers, self.slope, self.reference = numbers, slope, np.ascontiguousarray(reference, dtype=np.float64)
+        self.n_groups = len(slope)
+        self.starts = np.searchsorted(numbers, np.arange(self.n_groups))
+        self.has_reference = bool(self.reference.any())
+        ends = np.append(self.starts[1:], len(numbers))
+        self.slices = [slice(a, b) for a, b in zip(self.starts.tolist(), ends.tolist(), strict=True)]
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, SquaredDeviation) or self.less_zero != other.less_zero:
-            return False
-        return np.array_equal(self.reference, other.reference)
+    @classmethod
+    def of(cls, variance: Variance, n_features: int) -> FeatureGroups:
+        """Return the groups of a variance whose features are sorted by group."""
+        assert variance.groups is not None
+        slope = np.zeros(int(variance.groups.max()) + 1)
+        slope[variance.groups] = variance.quadratic
+        return cls(variance.groups, slope, np.broadcast_to(variance.reference, n_features))
 
-    def __hash__(self) -> int:
-        return hash((self.less_zero, self.reference.tobytes()))
+    def by_group(self, values: Array) -> Array:
+        """Return the sums of values of features, one row each, over the features of each group."""
+        return np.add.reduceat(values, self.starts, axis=0)
 
-    def __call__(self, rows: Array, out: Array | None = None) -> Array:
-        """Return the function of rows with all features, in their precision."""
-        reference = self.reference.astype(rows.dtype, copy=False)
-        if self.less_zero:
-            return np.multiply(rows, np.subtract(rows, 2.0 * reference, out=out), out=out)
-        deviation = np.subtract(rows, reference, out=out)
-        return np.square(deviation, out=deviation)
-
-    def of_entries(self, values: Array, features: Array | slice) -> Array:
-        """Return the function of stored entries, given the feature of each, or a slice if rows have all features."""
-        reference = self.reference.astype(values.dtype, copy=False)[features]
-        return values * (values - 2.0 * reference) if self.less_zero else np.square(values - reference)
-
-
-def apply_entry(entry: EntryFunction, values: Array, features: Array | slice) -> Array:
-    """Return an entry function of stored entries, given the feature of each, or a slice if rows have all features."""
-    return entry.of_entries(values, features) if isinstance(entry, SquaredDeviation) else entry(values)
+    def at_reference(self, coef: Array) -> Array:
+        """Return the sums of ``w_d r_d`` over the features of each group."""
+        return self.by_group(coef * (self.reference if coef.ndim == 1 else self.reference[:, None]))
 
 
-class Block(ABC):
-    """Rows of the data matrix: the interface of `DenseBlock` and `SparseBlock`."""
+class Rows:
+    """A partition of rows with targets and weights.
 
-    rows: Any
-    entry: EntryFunction | None
-    n_rows: int
-    n_features: int
+    Parameters
+    ----------
+    X : ndarray or csr_array of shape (n_rows, n_features)
+    y : array-like of shape (n_rows,)
+        As a user gives them, labels; after encoding, the index of each row's class (-1: none), or the numbers of a
+        regression.
+    sample_weight : array-like of shape (n_rows,), default=None
+        ``None``: all ones.
+    number : int, default=0
+        The number of the partition.
+    """
 
-    @abstractmethod
-    def forward(self, right: Array, n_x: int) -> Array:
-        """Return ``X @ right[:, :n_x]`` and ``f(X) @ right[:, n_x:]``, side by side."""
+    def __init__(self, X: Any, y: Any, sample_weight: Any = None, number: int = 0) -> None:
+        self.X, self.y, self.sample_weight, self.number = X, y, sample_weight, number
 
-    @abstractmethod
-    def backward(self, left: Array, n_x: int) -> Array:
-        """Return ``X' @ left[:, :n_x]`` and ``f(X)' @ left[:, n_x:]``, side by side."""
+    def take(self, index: Array) -> Rows:
+        """Return some of the rows, copied."""
+        return Rows(self.X[index], self.y[index], self.sample_weight[index], self.number)
 
-    @abstractmethod
-    def sandwich(self, right: Array, shift: Array, curvature_weight: Array, n: int) -> tuple[Array, Array]:
-        """Return the Hessian products of ``n`` outputs, in one pass over the rows.
+    def __len__(self) -> int:
+        return len(self.y)
 
-        With ``right = (p, u)``, ``(a, t) = (X p, f(X) u) + shift`` and ``curvature_weight = (A, B, D)``, one value per
-        row and output: ``X'(A a + B t)`` and ``f(X)'(B a + D t)`` side by side, and the sums over the rows of
-        ``A a + B t`` and ``B a + D t``. If ``right`` is ``p`` alone and ``curvature_weight`` is ``A`` alone:
-        ``X'(A a)`` and the sum of ``A a``.
-        """
 
-    @abstractmethod
-    def group_moments(self, operand: GroupOperand) -> tuple[Array, Array]:
-        """Return ``X @ coef`` and the variances ``v`` of `data.groups`, of shape (n_rows, n_outputs)."""
+class Block(Rows):
+    """Rows of an objective: their matrix is dense or CSR, their targets numbers.
 
-    @abstractmethod
-    def cells(self, groups: FeatureGroups) -> Cells:
-        """Return the scores of the groups in each row, as functions of the coefficients."""
+    Parameters
+    ----------
+    X : ndarray or csr_array of shape (n_rows, n_features)
+    y : ndarray of shape (n_rows,)
+        The index of each row's class, or the numbers of a regression.
+    sample_weight : ndarray of shape (n_rows,)
+    variance : Variance
+    groups : FeatureGroups, default=None
 
-    @abstractmethod
-    def group_products(
-        self, weights: Array, coef: Array, direction: Array | None, shift: Array | None, groups: FeatureGroups
-    ) -> tuple[Array, Array]:
-        """Return the Hessian products of groups of features, in one pass over the rows.
+    Attributes
+    ----------
+    memo : dict
+        What was computed of these rows and may be used again: it is empty wherever a block is made anew for each use.
+    """
 
-        With ``weights = (A, B, D, h)``, one value per row and output, ``a = X @ direction + shift``, and ``t`` of
-        `data.groups` along ``coef`` and ``direction``: ``alpha = A a + B t`` and ``beta = B a + D t``. With
-        ``weights = (alpha, beta)`` and no direction, ``h = 0``. The results are, by feature and output,
-        ``sum_i x_id alpha_i + (x_id - r_d) c_g (beta_i s_ig(coef) + h_i s_ig(direction))``, and the sums of ``alpha``.
-        """
+    def __init__(
+        self, X: Any, y: Array, sample_weight: Array, variance: Variance, groups: FeatureGroups | None = None
+    ) -> None:
+        super().__init__(X, y, sample_weight)
+        self.variance, self.groups = variance, groups
+        self.memo: dict[str, Any] = {}
+        self._chunks: list[tuple[slice, Any]] = []
 
-    @abstractmethod
-    def squares_transposed(self, left: Array) -> Array:
+    def __reduce__(self) -> Any:
+        return Block, (self.X, self.y, self.sample_weight, self.variance, self.groups)
+
+    def chunks(self) -> Iterator[tuple[slice, Any]]:
+        """Yield slices of rows and these rows as a chunk."""
+        if self._chunks:
+            yield from self._chunks
+            return
+        is_sparse = sparse.issparse(self.X)
+        n_rows = self.X.shape[0]
+        size = n_rows if is_sparse else max(16, _CHUNK_ENTRIES // max(1, self.X.shape[1]))
+        is_stored = is_sparse or self.X.size <= _STORED_ENTRIES
+        for begin in range(0, n_rows, n_rows if is_stored else size) if n_rows else ():
+            where = slice(begin, n_rows if is_stored else min(n_rows, begin + size))
+            rows = self.X if is_stored else self.X[where]
+            kind: Any = SparseChunk if is_sparse else DenseChunk
+            chunk = kind(rows, self.variance, self.groups)
+            if is_stored:
+                self._chunks.append((where, chunk))
+            yield where, chunk
+
+    def class_chunks(self, n_classes: int) -> Iterator[tuple[int, Array, Any]]:
+        """Yield classes, the indices of their rows and these rows as a chunk; made once."""
+        if "classes" not in self.memo:
+            found = []
+            for own in range(n_classes):
+                index = np.flatnonzero(self.y == own)
+                if len(index):
+                    part = Block(self.X[index], self.y[index], self.sample_weight[index], self.variance, self.groups)
+                    found += [(own, index[where], chunk) for where, chunk in part.chunks()]
+            self.memo["classes"] = found
+        return iter(self.memo["classes"])
+
+    @cached_property
+    def compiled(self) -> kernels.CompiledRows | None:
+        """The compiled sweeps of CSR rows, if there are any."""
+        if not (sparse.issparse(self.X) and len(self.y)):
+            return None
+        ((_, chunk),) = self.chunks()
+        return chunk.compiled
+
+
+class DenseChunk:
+    """Some dense rows."""
+
+    def __init__(self, X: Array, variance: Variance, groups: FeatureGroups | None) -> None:
+        self.X, self.variance, self.groups = X, variance, groups
+
+    @cached_property
+    def _has_squares(self) -> bool:
+        return self.variance.entry is None and not np.any(self.variance.linear)
+
+    @cached_property
+    def G(self) -> Array:  # noqa: N802
+        """The squares of the entries if ``quadratic`` is a factor outside, else ``G``."""
+        if self._has_squares:
+            return self.X * self.X
+        return self.variance.stored(self.X).astype(self.X.dtype, copy=False)
+
+    def _outside(self, values: Array) -> Array:
+        """Return values of features times the factor of ``G`` outside."""
+        return np.reshape(self.variance.quadratic, (-1, 1)) * values if self._has_squares else values
+
+    def _cast(self, values: Array) -> Array:
+        return values.astype(self.X.dtype, copy=False)
+
+    def forward(self, of_x: Array, of_g: Array | None = None) -> tuple[Array, Any]:
+        """Return ``X @ of_x`` and ``G @ of_g``."""
+        mean = (self.X @ self._cast(of_x)).astype(np.float64, copy=False)
+        if of_g is None:
+            return mean, 0.0
+        return mean, (self.G @ self._cast(self._outside(of_g))).astype(np.float64, copy=False)
+
+    def backward(self, of_x: Array, of_g: Array | None = None) -> tuple[Array, Any]:
+        """Return ``X' @ of_x`` and ``G' @ of_g``."""
+        first = (self._cast(of_x).T @ self.X).T.astype(np.float64, copy=False)
+        if of_g is None:
+            return first, 0.0
+        return first, self._outside((self._cast(of_g).T @ self.G).T.astype(np.float64, copy=False))
+
+    def squares_backward(self, left: Array) -> Array:
         """Return ``(X * X)' @ left``."""
+        return (self._cast(left).T @ (self.X * self.X)).T.astype(np.float64, copy=False)
 
-    @abstractmethod
-    def weighted_gram(self, curvature_weight: Array) -> Array:
-        """Return ``X' diag(curvature_weight) X``, a dense matrix."""
+    @property
+    def cells(self) -> DenseCells:
+        """The groups of each row."""
+        return DenseCells(self)
 
-    @abstractmethod
-    def outer_gram(self, scale: Array) -> Array:
-        """Return ``X diag(scale) X'``, a dense matrix."""
+    def entries(self) -> tuple[Array, Any]:
+        """Return the entries, in double precision, and their features."""
+        return np.asarray(self.X, dtype=np.float64), slice(None)
 
-    @abstractmethod
-    def dense_chunks(self) -> Iterator[tuple[slice, Array]]:
-        """Yield slices of rows and the rows themselves as dense arrays in double precision."""
+    def with_entries(self, values: Array) -> Any:
+        """Return the rows with other entries, as a matrix."""
+        return values
 
-    @abstractmethod
-    def take_rows(self, mask: Array) -> Block:
-        """Return a copy of the rows where ``mask`` is true."""
-
-    def with_rows(self, index: Array) -> Block:
-        """Return some of the rows, with the same function ``f``; a view where the rows are dense and neighbours."""
-        is_range = len(index) > 0 and index[-1] - index[0] + 1 == len(index)
-        chosen = slice(int(index[0]), int(index[-1]) + 1) if is_range else index
-        return type(self)(self.rows[chosen], self.entry)  # type: ignore[call-arg]
-
-    def without_empty_features(self) -> tuple[Block, Array | None]:
-        """Return the block without its empty features, and the others' numbers; or itself if few are empty."""
-        return self, None
-
-    @abstractmethod
-    def entries(self) -> Array:
-        """Return the stored values: a matrix if the block is dense, a vector if it is sparse."""
-
-    @abstractmethod
-    def spread(self, values: Array) -> Array:
-        """Return one value per feature, repeated to a shape that broadcasts with `entries`."""
-
-    @abstractmethod
-    def spread_rows(self, values: Array) -> Array:
-        """Return one value per row, repeated to a shape that broadcasts with `entries`."""
-
-    @abstractmethod
-    def with_entries(self, entries: Array) -> Block:
-        """Return a block with the same sparsity pattern and other stored values."""
-
-    @abstractmethod
-    def row_sums(self, entries: Array) -> Array:
-        """Return the sum of ``entries`` in each row."""
-
-    def coupled_product(
-        self, direction: Array, scale: Array, shift: Array, curvature_weight: Array
-    ) -> tuple[Array, Array]:
-        """Return the Hessian products of mean and variance, in one pass over the rows.
-
-        With ``p = direction``, ``u = scale * p`` and the rest as in `sandwich`:
-        ``X'(A a + B t) + scale * f(X)'(B a + D t)``, and the same sums.
-        """
-        n = len(shift) // 2
-        back, sums = self.sandwich(np.hstack([direction, scale * direction]), shift, curvature_weight, n)
-        return back[:, :n] + scale * back[:, n:], sums
-
-    def images(self, left: Array, scale: Array | None, squared: Array | None) -> tuple[Array, Array | None]:
-        """Return the Hessian times two directions whose products with the rows are known, and ``(X * X)' squared``.
-
-        With ``left = (a, b, c, d)``, one value per row and output, and a scale of shape (n_features, n_outputs):
-        ``X'a + scale * f(X)'c`` beside ``X'b + scale * f(X)'d``. Without a scale, ``left`` is ``(a, b)`` alone.
-        """
-        n_x = left.shape[1] if scale is None else left.shape[1] // 2
-        if squared is None:
-            back, squares = self.backward(left, n_x), None
-        else:
-            back, squares = self.backward_and_squares(left, n_x, squared)
-        if scale is None:
-            return back, squares
-        return back[:, :n_x] + np.hstack([scale, scale]) * back[:, n_x:], squares
-
-    def group_curvature(self, along: GroupDirection, weights: Array, shift: Array) -> tuple[GroupSums, Array]:
-        """Return `group_products` along a direction, as `GroupSums`, and the sums of ``alpha``.
-
-        A block whose `group_gradient` returns ``alone`` leaves the part of ``h`` that has one entry to
-        `GroupDirection.complete`.
-        """
-        operand = along.operand
-        product, sums = self.group_products(weights, operand.coef, along.direction, shift, operand.groups)
-        return GroupSums(product, np.zeros_like(product), np.zeros_like(sums)), sums
-
-    def group_images(self, operand: GroupOperand, left: Array) -> tuple[GroupSums, Array]:
-        """Return `group_products` without a direction, for one or two pairs of weights, and ``(X * X)' A``.
-
-        ``left`` has all ``alpha``, then all ``beta``, one value per row and output; ``A`` is its second part.
-        """
-        half, n = left.shape[1] // 2, operand.coef.shape[1]
-        parts = (np.hstack([left[:, k : k + n], left[:, half + k : half + k + n]]) for k in range(0, half, n))
-        images = np.hstack([self.group_products(own, operand.coef, None, None, operand.groups)[0] for own in parts])
-        return GroupSums(images, np.zeros_like(images), np.zeros(half)), self.squares_transposed(left[:, n : 2 * n])
-
-    def group_gradient(self, operand: GroupOperand, by_mean: Array, h: Array) -> tuple[GroupSums, Array, Array]:
-        """Return `group_images` for ``alpha = by_mean`` and ``beta = h``, ``f(X)' h``, and ``alone``.
-
-        That is ``c_g (X * X)' h``, or zero.
-        """
-        product, _ = self.group_products(np.hstack([by_mean, h]), operand.coef, None, None, operand.groups)
-        nothing = np.zeros_like(product)
-        return GroupSums(product, nothing, np.zeros(h.shape[1])), self.backward(h, 0), nothing
-
-    def backward_and_squares(self, left: Array, n_x: int, squared: Array) -> tuple[Array, Array]:
-        """Return `backward` of ``left`` and ``(X * X)' squared``, in one pass over the rows if ``f`` is the square."""
-        if self.entry is not np.square:
-            return self.backward(left, n_x), self.squares_transposed(squared)
-        product = self.backward(np.hstack([left, squared]), n_x)
-        return product[:, : left.shape[1]], product[:, left.shape[1] :]
-
-    def times(self, vector: Array) -> Array:
-        """Return ``X @ vector``."""
-        return self.forward(vector[:, None], 1)[:, 0]
-
-    def transposed_times(self, vector: Array) -> Array:
-        """Return ``X' @ vector``."""
-        return self.backward(vector[:, None], 1)[:, 0]
+    def dense(self) -> tuple[Array, Array]:
+        """Return ``X`` and ``G`` in double precision."""
+        X = np.asarray(self.X, dtype=np.float64)
+        return X, self.variance.stored(X)
 
 
-def apply_curvature(scores: Array, curvature_weight: Array, n: int) -> Array:
-    """Return ``(A a + B t, B a + D t)`` of `Block.sandwich`, or ``A a`` if there is no ``t``."""
-    if scores.shape[1] == n:
-        return curvature_weight * scores
-    a, t = scores[:, :n], scores[:, n:]
-    by_mean, mixed, by_variance = (curvature_weight[:, k * n : (k + 1) * n] for k in range(3))
-    return np.hstack([by_mean * a + mixed * t, mixed * a + by_variance * t])
+class SparseChunk:
+    """Rows of a CSR matrix."""
+
+    def __init__(self, X: Any, variance: Variance, groups: FeatureGroups | None) -> None:
+        self.X, self.variance, self.groups = X, variance, groups
+
+    @cached_property
+    def g(self) -> Array | None:
+        """The stored values of ``G``; ``None`` if it is zero."""
+        variance = self.variance
+        return variance.stored(self.X.data, self.X.indices).astype(self.X.dtype) if variance.depends_on_x else None
+
+    @cached_property
+    def _G(self) -> Any:  # noqa: N802
+        assert self.g is not None
+        return with_data(self.X, self.g)
+
+    @cached_property
+    def compiled(self) -> kernels.CompiledRows | None:
+        """The compiled sweeps, if there are any."""
+        if not kernels.available():
+            return None
+        floor = None
+        if self.groups is None and np.any(self.variance.constant):
+            floor = np.broadcast_to(np.asarray(self.variance.constant, dtype=np.float64), self.X.shape[1])
+        return kernels.CompiledRows(self.X, None if self.groups is not None else self.g, self.groups, floor)
+
+    def forward(self, of_x: Array, of_g: Array | None = None) -> tuple[Array, Any]:
+        if of_x.shape[1] == 1 and self.compiled is not None:
+            mean, variance = self.compiled.forward(of_x[:, 0], of_x[:, 0] if of_g is None else of_g[:, 0])
+            return mean[:, None], variance[:, None]
+        return self.X @ of_x, 0.0 if of_g is None else self._G @ of_g
+
+    def backward(self, of_x: Array, of_g: Array | None = None) -> tuple[Array, Any]:
+        if of_x.shape[1] == 1 and self.compiled is not None:
+            first, second = self.compiled.backward(of_x[:, 0], of_x[:, 0] if of_g is None else of_g[:, 0])
+            return first[:, None], second[:, None]
+        return self.X.T @ of_x, 0.0 if of_g is None else self._G.T @ of_g
+
+    def squares_backward(self, left: Array) -> Array:
+        return with_data(self.X, np.square(self.X.data)).T @ left
+
+    @cached_property
+    def cells(self) -> SparseCells:
+        """The groups of each row."""
+        return SparseCells(self)
+
+    def entries(self) -> tuple[Array, Any]:
+        return np.asarray(self.X.data, dtype=np.float64), self.X.indices
+
+    def with_entries(self, values: Array) -> Any:
+        return with_data(self.X, values)
+
+    def dense(self) -> tuple[Array, Array]:
+        X = self.X.toarray().astype(np.float64, copy=False)
+        return X, (self._G.toarray().astype(np.float64) if self.g is not None else np.zeros_like(X))
 
 
-def chunks(n_rows: int, n_features: int, n_entries: int, min_rows: int = 16) -> Iterator[slice]:
-    """Yield slices of about ``n_entries`` entries and at least ``min_rows`` rows."""
-    step = max(min_rows, n_entries // max(1, n_features))
-    for begin in range(0, n_rows, step):
-        yield slice(begin, min(begin + step, n_rows))
+class DenseCells:
+    """The groups of each row, in arrays of shape (n_groups, n_rows, n_outputs)."""
+
+    has_zeros = False
+
+    def __init__(self, chunk: DenseChunk) -> None:
+        assert chunk.groups is not None
+        self.chunk, self.groups = chunk, chunk.groups
+        self.numbers = np.arange(self.groups.n_groups)[:, None]
+
+    def sums(self, coef: Array) -> Array:
+        """Return ``s_ig``, the sum of ``w_d (x_id - r_d)`` over the features of a group."""
+        X, coef = self.chunk.X, coef.astype(self.chunk.X.dtype, copy=False)
+        out = np.empty((self.groups.n_groups, len(X), coef.shape[1]), dtype=X.dtype)
+        for own, where in zip(out, self.groups.slices, strict=True):
+            np.matmul(X[:, where], coef[where], out=own)
+        out = out.astype(np.float64, copy=False)
+        return out - self.groups.at_reference(coef)[:, None] if self.groups.has_reference else out
+
+    def transposed(self, values: Array) -> Array:
+        """Return ``sum_i values_ig x_id`` by feature."""
+        X, out = self.chunk.X, np.empty((self.chunk.X.shape[1], values.shape[2]))
+        for own, where in zip(values.astype(X.dtype, copy=False), self.groups.slices, strict=True):
+            out[where] = (own.T @ X[:, where]).T
+        return out
+
+    def by_row(self, values: Array) -> Array:
+        """Return the sums over the cells of each row."""
+        return values.sum(axis=0)
+
+    def by_group(self, values: Array) -> Array:
+        """Return the sums over the cells of each group."""
+        return values.sum(axis=1)
+
+    def of_rows(self, values: Array) -> Array:
+        """Return values of rows as those of their cells."""
+        return values
+
+    def of_groups(self, values: Array) -> Array:
+        """Return values of groups as those of their cells."""
+        return values[:, None]
+
+
+class SparseCells:
+    """The same for CSR rows: a cell is a row and a group of which it has entries, a row of a finer CSR matrix.
+
+    Arrays have the shape (n_cells, n_outputs). Where there is a reference, ``s_ig`` of a row without entries of a group
+    is not zero, but the same for all rows.
+    """
+
+    def __init__(self, chunk: SparseChunk) -> None:
+        groups, X = chunk.groups, chunk.X
+        assert groups is not None
+        numbers, row = groups.numbers[X.indices], np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+        is_first = np.ones(len(numbers), dtype=bool)
+        is_first[1:] = (np.diff(row) != 0) | (np.diff(numbers) != 0)
+        first = np.flatnonzero(is_first)
+        self.groups, self.has_zeros = groups, groups.has_reference
+        self.numbers, self._rows = numbers[first], row[first]
+        pointers = np.append(first, len(numbers)).astype(X.indices.dtype)
+        self._entries = csr_of((X.data.astype(np.float64), X.indices, pointers), (len(first), X.shape[1]))
+        counts = np.append(0, np.cumsum(np.bincount(self._rows, minlength=X.shape[0])))
+        ones, index = np.ones(len(first)), np.arange(len(first))
+        self._to_rows = sparse.csr_array((ones, index, counts), shape=(X.shape[0], len(first)))
+        self._to_groups = sparse.csr_array((ones, (self.numbers, index)), shape=(groups.n_groups, len(first)))
+
+    def sums(self, coef: Array) -> Array:
+        sums = self._entries @ coef
+        return sums - self.of_groups(self.groups.at_reference(coef)) if self.has_zeros else sums
+
+    def transposed(self, values: Array) -> Array:
+        return self._entries.T @ values
+
+    def by_row(self, values: Array) -> Array:
+        return self._to_rows @ values
+
+    def by_group(self, values: Array) -> Array:
+        return self._to_groups @ values
+
+    def of_rows(self, values: Array) -> Array:
+        return values[self._rows]
+
+    def of_groups(self, values: Array) -> Array:
+        return values[self.numbers]
+
+
+def one_partition(X: Any, sample_weight: Array | None = None, y: Any = None) -> LocalPartitions:
+    """Return rows in memory as one partition; ``None`` as weights means ones."""
+    return LocalPartitions([Rows(X, y, np.ones(X.shape[0]) if sample_weight is None else sample_weight)])
+
+
+def join_rows(parts: list[Rows], stack: Any) -> Rows:
+    """Return a copy of the rows of several parts as one; ``stack`` joins matrices."""
+    y = np.concatenate([part.y for part in parts])
+    return Rows(stack([part.X for part in parts]), y, np.concatenate([part.sample_weight for part in parts]))
+
+
+def cut(X: Any, n_parts: int) -> list[tuple[int, int]]:
+    """Return the first and last row of so many parts of equal size."""
+    edges = np.unique(np.linspace(0, X.shape[0], n_parts + 1).astype(int))
+    return list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)) or [(0, 0)]
+
+
+def slice_rows(rows: Rows, begin: int, end: int) -> Rows:
+    """Return rows ``begin`` to ``end``, as views."""
+    return Rows(row_slice(rows.X, begin, end), rows.y[begin:end], rows.sample_weight[begin:end], rows.number)

@@ -8,18 +8,16 @@ deleted entry of a document is a word that is left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import pairwise
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from dropmargin.data.blocks import chunks
-from dropmargin.data.csr import with_data
-from dropmargin.data.matrix import canonical, entry_rows, nonzero_entries
+from dropmargin.data.matrix import canonical, entry_rows, map_entries, nonzero_entries
+from dropmargin.data.missing_values import chunks, has_missing
 from dropmargin.typing import Array
 
 # Random numbers are drawn for this many entries at a time: a mask takes little memory compared with the data.
@@ -44,7 +42,7 @@ def delete_entries(
         return _delete_cells(X, _draw_groups(len(X), level, rng, X.shape[1], groups))
     if not sparse.issparse(X):
         result = np.empty(X.shape, dtype=X.dtype)
-        for where in chunks(X.shape[0], X.shape[1], _MASK_ENTRIES, 1):
+        for where in chunks(X.shape[0], X.shape[1], _MASK_ENTRIES):
             deleted = _draw_groups(where.stop - where.start, level, rng, X.shape[1], groups)
             result[where] = np.where(deleted, fill, _rescaled(X[where], fill, factor))
         return result
@@ -53,14 +51,15 @@ def delete_entries(
     if groups is None:  # stored entries first: they are the same for either fill
         stored = rng.random(rows.nnz) < level
         if not np.isnan(fill):
-            return _as_given(X, with_data(rows, np.where(stored, fill, rows.data * factor).astype(rows.dtype)))
+            return _as_given(X, _delete_in_csr(rows, stored, fill, factor, tuple))
     parts = []
-    for where in chunks(rows.shape[0], rows.shape[1], _MASK_ENTRIES, 1):
+    for where in chunks(rows.shape[0], rows.shape[1], _MASK_ENTRIES):
         part = rows[where]
         deleted = _draw_groups(part.shape[0], level, rng, rows.shape[1], groups)
         if groups is None:
             deleted[entry_rows(part), part.indices] = stored[rows.indptr[where.start] : rows.indptr[where.stop]]
-        parts.append(_delete_in_csr(part, deleted, fill, factor))
+        own, places = deleted[entry_rows(part), part.indices], partial(np.nonzero, deleted)
+        parts.append(_delete_in_csr(part, own, fill, factor, places))
     return _as_given(X, sparse.vstack(parts, format="csr"))
 
 
@@ -71,13 +70,14 @@ def _draw_groups(n_rows: int, level: float, rng: np.random.Generator, n_features
     return (rng.random((n_rows, int(groups.max()) + 1)) < level)[:, groups]
 
 
-def _delete_in_csr(rows: Any, deleted: Array, fill: float, factor: float) -> Any:
-    """Return a CSR matrix with the marked entries deleted."""
-    stored = entry_rows(rows), rows.indices
-    observed = with_data(rows, np.where(deleted[stored], 0.0, rows.data * factor).astype(rows.dtype))
+def _delete_in_csr(rows: Any, stored: Array, fill: float, factor: float, places: Callable[[], Any]) -> Any:
+    """Return a CSR matrix without the marked stored entries, or, if the fill is NaN, with NaN at all ``places()``."""
+    observed = map_entries(
+        rows, lambda values, _: np.where(stored, 0.0, values * factor).astype(rows.dtype), zeros_stay=True, what="X"
+    )
     if not np.isnan(fill):
         return observed
-    where = np.nonzero(deleted)
+    where = places()
     missing = np.full(len(where[0]), np.nan, dtype=rows.dtype)
     return observed + sparse.csr_array((missing, where), shape=rows.shape)
 
@@ -92,14 +92,12 @@ def delete_columns(X: Any, features: Array, fill: Any, factor: float) -> Any:
         return np.where(deleted, fill, _rescaled(X, fill, factor)).astype(X.dtype)
     fill = _sparse_fill(fill)
     rows = canonical(X)
-    is_deleted = deleted[rows.indices]
-    observed = with_data(rows, np.where(is_deleted, 0.0, rows.data * factor).astype(rows.dtype))
-    if not np.isnan(fill):
-        return _as_given(X, observed)
-    indices = np.tile(np.flatnonzero(deleted), rows.shape[0])
-    indptr = np.arange(rows.shape[0] + 1) * int(deleted.sum())
-    missing = np.full(len(indices), np.nan, dtype=rows.dtype)
-    return _as_given(X, observed + sparse.csr_array((missing, indices, indptr), shape=rows.shape))
+
+    def places() -> tuple[Array, Array]:
+        features = np.flatnonzero(deleted)
+        return np.repeat(np.arange(rows.shape[0]), len(features)), np.tile(features, rows.shape[0])
+
+    return _as_given(X, _delete_in_csr(rows, deleted[rows.indices], fill, factor, places))
 
 
 def is_frame(X: Any) -> bool:
@@ -125,13 +123,8 @@ def has_other_than_numbers(frame: Any) -> bool:
 def _delete_cells(frame: Any, deleted: Array) -> Any:
     if hasattr(frame, "iloc"):
         return frame.mask(deleted)
-    columns = frame.get_columns()
-    return type(frame)(
-        [
-            column.zip_with(type(column)(~deleted[:, index]), column.clear(len(column)))
-            for index, column in enumerate(columns)
-        ]
-    )
+    kept = zip(frame.get_columns(), ~deleted.T, strict=True)
+    return type(frame)([own.zip_with(type(own)(is_kept), own.clear(len(own))) for own, is_kept in kept])
 
 
 def _delete_words(text: str, level: float, rng: np.random.Generator) -> str:
@@ -151,16 +144,6 @@ def presence(X: Any, groups: Array | None = None) -> Array:
     n_groups = int(groups.max()) + 1
     pairs = np.unique(rows.astype(np.int64) * n_groups + groups[features])
     return (np.bincount(pairs % n_groups, minlength=n_groups) / X.shape[0])[groups]
-
-
-def column_entries(X: Any) -> Iterator[tuple[Any, Array]]:
-    """Yield the rows and the values of each feature's stored entries; all rows if ``X`` is dense."""
-    if not sparse.issparse(X):
-        yield from ((slice(None), feature) for feature in X.T)
-        return
-    columns = sparse.csc_array(X)
-    for begin, end in pairwise(columns.indptr):
-        yield columns.indices[begin:end], columns.data[begin:end]
 
 
 def _rescaled(X: Array, fill: Any, factor: float) -> Array:
@@ -247,20 +230,23 @@ class DeletedRows:
 
     def __init__(self, rows: Any, patterns: Array, pattern: Array) -> None:
         self.patterns, self.pattern = patterns.astype(np.float64), pattern
-        self.is_dense = not sparse.issparse(rows)
-        values = rows if self.is_dense else rows.data
-        deleted = patterns[pattern] if self.is_dense else patterns[pattern[entry_rows(rows)], rows.indices]
-        is_other = np.isnan(values) & ~deleted
+        self.is_dense, self.shape, index = not sparse.issparse(rows), rows.shape, entry_rows(rows)
+
+        def is_deleted(features: Any) -> Array:
+            return patterns[pattern] if index is None else patterns[pattern[index], features]
+
+        def map_rows(function: Callable[[Array, Any], Array]) -> Any:
+            mapped = map_entries(rows, function, zeros_stay=True, what="X")
+            if not self.is_dense:
+                mapped = mapped.copy()  # it shares the indices of the rows
+                mapped.eliminate_zeros()
+            return mapped
+
+        self.filled = map_rows(lambda x, d: np.where(is_deleted(d) | np.isnan(x), x.dtype.type(0.0), x))
         self.others = None
-        if is_other.any():
-            marks = is_other.astype(np.float64)
-            self.others = sparse.csr_array(marks if self.is_dense else with_data(rows, marks), copy=True)
-            self.others.eliminate_zeros()
-        filled = np.where(deleted | is_other, values.dtype.type(0.0), values)
-        self.filled = filled if self.is_dense else with_data(rows, filled)
-        self.shape = self.filled.shape
-        if not self.is_dense:
-            self.filled.eliminate_zeros()
+        if has_missing(rows):
+            others = map_rows(lambda x, d: (np.isnan(x) & ~is_deleted(d)).astype(np.float64))
+            self.others = sparse.csr_array(others)
 
     def missing(self, where: slice) -> Array:
         """Return 1 for missing features and 0 for others of some rows, dense."""

@@ -1,7 +1,6 @@
 """Deviations of rows from the feature means, 0 where a feature is missing: products with them, dense or sparse.
 
-A sparse ``X`` stays sparse: with 0 for missing entries and 1 in ``missing`` in their place, the deviations are
-``X - mean + mean * missing``.
+With the mean in place of each missing entry, ``A``, the deviations are ``A - mean``: a sparse ``X`` stays sparse.
 """
 
 from __future__ import annotations
@@ -10,9 +9,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
-from dropmargin.data.matrix import is_dense_matrix, map_entries
-from dropmargin.data.missing_values import is_negative_zero, row_chunks
+from dropmargin.data.matrix import as_dense, is_dense_matrix, map_entries
+from dropmargin.data.missing_values import IsMissing, fill_missing, row_chunks
 from dropmargin.typing import Array
 
 # The matrix of products of features is computed for dense rows with at most this many features.
@@ -24,87 +24,61 @@ class Deviations:
 
     Parameters
     ----------
-    filled : ndarray or sparse array of shape (n_rows, n_features)
-        The rows, with zeros for missing entries.
-    missing : ndarray or sparse array of shape (n_rows, n_features), or None
-        1 for missing entries, else 0; ``None`` if no entry is missing.
+    X : ndarray or sparse array of shape (n_rows, n_features)
+        The rows.
     mean : ndarray of shape (n_features,)
+    is_missing : callable or None
+        Returns which entries are missing; ``None`` if none is.
     """
 
-    def __init__(self, filled: Any, missing: Any, mean: Array) -> None:
-        self.missing, self._mean, self._filled = missing, mean, filled
-        self.n_rows = filled.shape[0]
-        self.is_dense = is_dense_matrix(filled)
-        if self.is_dense:
-            self._filled = filled - mean.astype(filled.dtype)
-            if missing is not None:
-                self._filled[missing > 0.0] = 0.0
-
-    @classmethod
-    def of_training_rows(cls, X: Any, mean: Array, has_missing: bool) -> Deviations:
-        """Return the deviations of rows whose minus zeros are missing entries, if ``has_missing``."""
-        if not has_missing:
-            return cls(X, None, mean)
-        missing = map_entries(X, lambda values, _: is_negative_zero(values).astype(float), zeros_stay=True, what="X")
-        return cls(X, missing, mean)
+    def __init__(self, X: Any, mean: Array, is_missing: IsMissing | None) -> None:
+        self._rows = X if is_missing is None else fill_missing(X, mean, is_missing)
+        self._mean = mean  # what is still to be subtracted
+        if is_dense_matrix(X):
+            self._rows, self._mean = self._rows - mean.astype(X.dtype), np.zeros_like(mean)
 
     def times(self, right: Array) -> Array:
         """Return the product with a matrix of shape (n_features, n)."""
-        product = self._filled @ right
-        return product if self.is_dense else product - self.observed_times(self._mean[:, None] * right)
+        return self._rows @ right - self._mean @ right
 
     def transposed_times(self, left: Array) -> Array:
         """Return the product of the transpose with a matrix of shape (n_rows, n)."""
-        product = self._filled.T @ left
-        return product if self.is_dense else product - self._mean[:, None] * self.observed_transposed_times(left)
+        return self._rows.T @ left - np.multiply.outer(self._mean, left.sum(axis=0))
 
     def squares_times(self, right: Array) -> Array:
-        """Return the product of the squares with a vector of shape (n_features,)."""
-        if self.is_dense:
-            return np.square(self._filled) @ right
-        return self._stored_squares() @ right + self.observed_times(np.square(self._mean) * right)
-
-    def _stored_squares(self) -> Any:
-        """Return the squares of sparse deviations less that of an entry that is not stored, ``mean^2``."""
+        """Return the product of the squares with a matrix of shape (n_features, n)."""
 
         def square(values: Array, features: Any) -> Array:
             return values * (values - 2.0 * self._mean[features])
 
-        return map_entries(self._filled, square, zeros_stay=True, what="X")
+        squares = map_entries(self._rows, square, zeros_stay=True, what="X")
+        return squares @ right + np.square(self._mean) @ right
 
-    def observed_times(self, right: Array) -> Array:
-        """Return the sum of the entries of ``right`` over the observed features of each row."""
-        total = np.broadcast_to(right.sum(axis=0), (self.n_rows, *right.shape[1:]))
-        return total if self.missing is None else total - self.missing @ right
+    def group_sums(self, coef: Array, groups: Array) -> Array:
+        """Return the sums of ``w_d`` times the deviations over the features of each group, (n_rows, n_groups).
 
-    def observed_transposed_times(self, left: Array) -> Array:
-        """Return, for each feature, the sum of the rows of ``left`` where it is observed."""
-        total = np.broadcast_to(left.sum(axis=0), (self._mean.shape[0], left.shape[1]))
-        return total if self.missing is None else total - self.missing.T @ left
+        ``coef`` has the shape (n_features,), or (n_rows, n_features) if each row has its own.
+        """
+        ones, places = np.ones(len(groups)), (np.arange(len(groups)), groups)
+        members = sparse.csr_array((ones if coef.ndim > 1 else coef, places))
+        if coef.ndim == 1:
+            return as_dense(self._rows @ members) - self._mean @ members
+        return (coef * (as_dense(self._rows) - self._mean)) @ members
 
     def moments(self, sample_weight: Array) -> Array:
-        """Return the sum of the products of all pairs of features, for dense rows."""
-        weights = sample_weight.astype(self._filled.dtype)[:, None]
-        return self._filled.T @ (weights * self._filled)
+        """Return the weighted sum of the products of all pairs of features, for dense rows."""
+        return self._rows.T @ (sample_weight.astype(self._rows.dtype)[:, None] * self._rows)
 
 
 class SecondMoments:
     """The matrix ``sum_i w_i d_i d_i'`` of the deviations ``d_i`` of weighted rows.
 
     It is computed once if ``X`` is dense and has few features. Otherwise each product with it takes one pass over the
-    rows.
-
-    Parameters
-    ----------
-    X : ndarray or csr_array of shape (n_samples, n_features)
-    sample_weight : ndarray of shape (n_samples,)
-    mean : ndarray of shape (n_features,)
-    has_missing : bool
-        Whether minus zeros are missing entries.
+    rows. The parameters are those of `Deviations`, and the weights of the rows.
     """
 
-    def __init__(self, X: Any, sample_weight: Array, mean: Array, has_missing: bool) -> None:
-        self._X, self._sample_weight, self._mean, self._has_missing = X, sample_weight, mean, has_missing
+    def __init__(self, X: Any, sample_weight: Array, mean: Array, is_missing: IsMissing | None) -> None:
+        self._X, self._sample_weight, self._mean, self._is_missing = X, sample_weight, mean, is_missing
         self._matrix: Array | None = None
         if is_dense_matrix(X) and X.shape[1] <= _MOST_FEATURES:
             self._matrix = np.zeros((X.shape[1], X.shape[1]))
@@ -122,5 +96,4 @@ class SecondMoments:
 
     def _chunks(self, n_results: int) -> Iterator[tuple[Deviations, Array]]:
         for where in row_chunks(self._X, n_results):
-            own = Deviations.of_training_rows(self._X[where], self._mean, self._has_missing)
-            yield own, self._sample_weight[where]
+            yield Deviations(self._X[where], self._mean, self._is_missing), self._sample_weight[where]

@@ -1,4 +1,4 @@
-"""Compiled products with CSR rows (`_kernels.c`). They are optional: without them SciPy computes the products, slower.
+"""Compiled sweeps over CSR rows (`_kernels.c`). They are optional: without them SciPy computes the products, slower.
 
 `hatch_build.py` builds them when the package is installed, if the machine has a C compiler. The environment variable
 ``DROPMARGIN_KERNELS=0`` disables them.
@@ -7,51 +7,57 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dropmargin.compiled import load_library, warn_if_missing
 from dropmargin.typing import Array
 
-#: The function ``f`` of ``f(X)``, as the C code numbers it: none, the square, the identity, an array of values,
-#: ``x (x - r)`` with one ``r`` per feature; the identity of values that are all 1 and are not read.
-MODE_NONE, MODE_SQUARE, MODE_IDENTITY, MODE_ARRAY, MODE_DEVIATION, MODE_PRESENCE = range(6)
-# The C code has a buffer for one row of results, of at most this width.
-MAX_WIDTH = 512
 # The seed of the random order of the rows. It is fixed, so that fits are reproducible.
 _SEED = 0x9E3779B97F4A7C15
-
+_KINDS = ("f4i4", "f4i8", "f8i4", "f8i8")
 
 LIBRARY_PATH = Path(__file__).with_name("_kernels.so")
+
+
+class _Rows(ctypes.Structure):
+    """``rows_t`` of the C code."""
+
+    _fields_ = [(name, ctypes.c_int64) for name in ("n_rows", "n_features", "n_groups", "longest")] + [
+        (name, ctypes.c_void_p) for name in ("indptr", "indices", "x", "g", "group", "slope", "reference", "floor")
+    ]
+
+
+class _Model(ctypes.Structure):
+    """``model_t`` of the C code."""
+
+    _fields_ = (
+        [(name, ctypes.c_void_p) for name in ("w", "curvature", "by_variance", "mean", "variance", "own", "free")]
+        + [(name, ctypes.c_int64) for name in ("fit_intercept", "deflates_coef")]
+        + [(name, ctypes.c_void_p) for name in ("coef_image", "intercept_image", "diagonal")]
+    )
 
 
 def _load() -> ctypes.CDLL | None:
     library = load_library(LIBRARY_PATH)
     if library is None:
         return None
-    pointer, integer, real, size = ctypes.c_void_p, ctypes.c_int, ctypes.c_double, ctypes.c_int64
-    matrix = [size, pointer, pointer, pointer]
-    by_mode, by_group = [*matrix, pointer, integer], [*matrix, integer, *[pointer] * 3, size, pointer]
+    pointer, real, size, rows = ctypes.c_void_p, ctypes.c_double, ctypes.c_int64, ctypes.POINTER(_Rows)
     arguments: dict[str, list[Any]] = {
-        "forward": [*by_mode, integer, integer, pointer, pointer],
-        "backward": [*by_mode, integer, integer, pointer, pointer],
-        "sandwich": [*by_mode, integer, integer, *[pointer] * 5],
-        "coupled": [*by_mode, *[pointer] * 6],
-        "images": [*by_mode, pointer, pointer, pointer],
-        "group_runs": [size, pointer, pointer, size, *[pointer] * 5],
-        "group_forward": [*by_group, pointer, pointer],
-        "group_sandwich": [*by_group, integer, *[pointer] * 5],
-        "group_backward": [*by_group, integer, *[pointer] * 3],
-        "descend_dual": [*[pointer] * 4, integer, *[pointer] * 3, *[real] * 3, *[pointer] * 7],
+        "forward": [rows, pointer, pointer],
+        "backward": [rows, pointer, pointer],
+        "group_forward": [rows, *[pointer] * 3],
+        "group_backward": [rows, *[pointer] * 5],
+        "solve": [rows, ctypes.POINTER(_Model), pointer, real, real, size, *[pointer] * 4],
+        "descend_dual": [rows, size, *[pointer] * 3, *[real] * 3, *[pointer] * 7],
     }
-    for kind in ("f4i4", "f4i8", "f8i4", "f8i8"):
+    for kind in _KINDS:
         for name, types in arguments.items():
             function = getattr(library, f"{name}_{kind}")
             function.argtypes = types
-            function.restype = size if name == "group_runs" else None
+            function.restype = size if name == "solve" else None
     return library
 
 
@@ -65,195 +71,104 @@ def available() -> bool:
     return _LIBRARY is not None
 
 
-def kind_of(rows: Any) -> str:
-    """Return the suffix of the C functions for the data and index types of a CSR matrix."""
-    return f"f{rows.data.itemsize}i{rows.indices.itemsize}"
+def _address(array: Array | None) -> int | None:
+    return None if array is None else array.ctypes.data
 
 
-class CSRKernels:
-    """Products with one CSR matrix; the object holds references to its arrays.
+class InnerSolution(NamedTuple):
+    """The result of `CompiledRows.solve`.
+
+    ``steps`` and ``ratios`` are the step lengths and the ratios of the squared residuals; ``left`` is the decrease that
+    is left.
+    """
+
+    x: Array
+    steps: Array
+    ratios: Array
+    left: float
+
+
+class CompiledRows:
+    """Sweeps over one CSR matrix; the object holds references to its arrays.
 
     Parameters
     ----------
     rows : csr_array
-    mode : int
-        The function ``f``.
-    entries : ndarray, default=None
-        Its values, for ``MODE_ARRAY``.
-    reference : ndarray of shape (n_features,), default=None
-        ``r`` of ``f(x) = x (x - r)``, for ``MODE_DEVIATION`` and ``MODE_PRESENCE``.
+    g : ndarray of the shape of ``rows.data``, or None
+        The part of each entry's variance that depends on it.
+    groups : FeatureGroups or None
+        Columns must be sorted by group.
+    floor : ndarray of shape (n_features,) or None
     """
 
-    def __init__(self, rows: Any, mode: int, entries: Array | None = None, reference: Array | None = None) -> None:
-        library = _LIBRARY
-        assert library is not None
-        kind = kind_of(rows)
+    def __init__(self, rows: Any, g: Array | None, groups: Any = None, floor: Array | None = None) -> None:
+        assert _LIBRARY is not None
+        self._library, self._kind = _LIBRARY, f"f{rows.data.itemsize}i{rows.indices.itemsize}"
         self.n_rows, self.n_features = rows.shape
-        self._forward, self._backward, self._sandwich, self._coupled, self._images = (
-            getattr(library, f"{name}_{kind}") for name in ("forward", "backward", "sandwich", "coupled", "images")
-        )
-        self._group_runs, self._group_forward, self._group_sandwich, self._group_backward = (
-            getattr(library, f"group_{name}_{kind}") for name in ("runs", "forward", "sandwich", "backward")
-        )
-        self._runs_of: tuple[Array, Array, Array] | None = None
-        self._most_members = 1 + 3 * len(rows.indices) // 2 + self.n_rows
-        arrays = [np.ascontiguousarray(array) for array in (rows.indptr, rows.indices, rows.data)]
-        entries = None if entries is None else np.ascontiguousarray(entries, dtype=rows.dtype)
-        self._alive = [*arrays, entries]
-        self._matrix = (self.n_rows, *(array.ctypes.data for array in arrays))
-        self._rows = (*self._matrix, None if entries is None else entries.ctypes.data)
-        self._longest = int(np.diff(rows.indptr).max(initial=0))
-        self._mode = mode
-        self._mode_of_x = MODE_PRESENCE if mode == MODE_PRESENCE else MODE_NONE
-        self._reference = reference if mode == MODE_DEVIATION else None
-        # x (x - r) is (1 - r) x if every x is 1: a factor of each feature, outside of the sweep over the entries.
-        self._factor = None if mode != MODE_PRESENCE or reference is None else 1.0 - reference[:, None]
+        self._alive: list[Array | None] = [
+            np.ascontiguousarray(array) for array in (rows.indptr, rows.indices, rows.data)
+        ]
+        self._alive.append(None if g is None else np.ascontiguousarray(g, dtype=rows.dtype))
+        tables: list[Array | None] = [None] * 3
+        if groups is not None:
+            tables = [groups.numbers.astype(np.int32), groups.slope, groups.reference]
+        self._alive += [*tables, None if floor is None else np.ascontiguousarray(floor, dtype=np.float64)]
+        longest = int(np.diff(rows.indptr).max(initial=0))
+        n_groups = 0 if groups is None else groups.n_groups
+        self._rows = _Rows(self.n_rows, self.n_features, n_groups, longest, *map(_address, self._alive))
+        self.n_groups = n_groups
 
-    def _operand(self, right: Array, n_x: int) -> tuple[int, Array]:
-        """Return the mode and an operand of ``X`` and ``f(X)`` in the form that the C code reads."""
-        if right.shape[1] == n_x:
-            return self._mode_of_x, np.ascontiguousarray(right, dtype=np.float64)
-        if self._reference is not None:
-            right = np.column_stack([right, self._reference])
-        elif self._factor is not None:
-            right = np.hstack([right[:, :n_x], self._factor * right[:, n_x:]])
-        return self._mode, np.ascontiguousarray(right, dtype=np.float64)
+    def _call(self, name: str, *args: Any) -> Any:
+        addresses = [_address(own) if isinstance(own, np.ndarray) else own for own in args]
+        return getattr(self._library, f"{name}_{self._kind}")(ctypes.byref(self._rows), *addresses)
 
-    def _scaled(self, out: Array, width: int, n_x: int) -> Array:
-        """Return a transposed product from the results of the C code."""
-        if self._factor is not None and width > n_x:
-            out[:, n_x:] *= self._factor
-        return out[:, :width]
+    def forward(self, of_x: Array, of_g: Array) -> tuple[Array, Array]:
+        """Return ``X @ of_x`` and ``G @ of_g``."""
+        pairs, out = np.column_stack([of_x, of_g]), np.empty((self.n_rows, 2))
+        self._call("forward", pairs, out)
+        return out[:, 0], out[:, 1]
 
-    def _results(self, width: int, n_x: int) -> tuple[int, Array]:
-        """Return the mode and memory for a transposed product."""
-        if width == n_x:
-            return self._mode_of_x, np.zeros((self.n_features, width))
-        if self._reference is None:
-            return self._mode, np.zeros((self.n_features, width))
-        out = np.zeros((self.n_features, width + 1))
-        out[:, -1] = self._reference
-        return self._mode, out
+    def backward(self, of_x: Array, of_g: Array) -> tuple[Array, Array]:
+        """Return ``X' @ of_x`` and ``G' @ of_g``."""
+        left, out = np.column_stack([of_x, of_g]), np.zeros((self.n_features, 2))
+        self._call("backward", left, out)
+        return out[:, 0], out[:, 1]
 
-    def forward(self, right: Array, n_x: int) -> Array:
-        """Return ``X`` times the first ``n_x`` columns of ``right`` and ``f(X)`` times the others, side by side."""
-        width = right.shape[1]
-        mode, right = self._operand(right, n_x)
-        out = np.empty((self.n_rows, width))
-        self._forward(*self._rows, mode, n_x, width - n_x, right.ctypes.data, out.ctypes.data)
-        return out
+    def group_forward(self, coef: Array, at: Array) -> tuple[Array, Array]:
+        """Return mean and variance of the scores, without what all rows share."""
+        out = np.empty((self.n_rows, 2))
+        self._call("group_forward", np.ascontiguousarray(coef), np.ascontiguousarray(at), out)
+        return out[:, 0], out[:, 1]
 
-    def backward(self, left: Array, n_x: int) -> Array:
-        """Return ``X'`` times the first ``n_x`` columns of ``left`` and ``f(X)'`` times the others, side by side."""
-        width = left.shape[1]
-        left = np.ascontiguousarray(left, dtype=np.float64)
-        mode, out = self._results(width, n_x)
-        self._backward(*self._rows, mode, n_x, width - n_x, left.ctypes.data, out.ctypes.data)
-        return self._scaled(out, width, n_x)
-
-    def sandwich(self, right: Array, shift: Array, curvature_weight: Array, n: int) -> tuple[Array, Array]:
-        """Return the Hessian products and the sums over the rows, as `Block.sandwich` defines them."""
-        width = right.shape[1]
-        mode, right = self._operand(right, n)
-        _, out = self._results(width, n)
-        sums = np.zeros(width)
-        operands = [np.ascontiguousarray(a, dtype=np.float64) for a in (right, shift, curvature_weight)]
-        self._sandwich(*self._rows, mode, n, width - n, *_addresses(*operands, out, sums))
-        return self._scaled(out, width, n), sums
-
-    def coupled(self, direction: Array, scale: Array, shift: Array, curvature_weight: Array) -> tuple[Array, Array]:
-        """Return the Hessian product of one output and the sums, as `Block.coupled_product` defines them."""
-        weight = np.ascontiguousarray(curvature_weight)
-        if self._mode == MODE_PRESENCE:
-            right = np.empty((self.n_features, 2))
-            right[:, 0] = direction[:, 0]
-            scale = scale if self._factor is None else self._factor * scale
-            np.multiply(direction[:, 0], scale[:, 0], out=right[:, 1])
-            both, sums = np.zeros((self.n_features, 2)), np.zeros(2)
-            self._sandwich(*self._rows, self._mode, 1, 1, *_addresses(right, shift, weight, both, sums))
-            out = scale * both[:, 1:]
-            out += both[:, :1]
-            return out, sums
-        columns = [direction, scale] if self._reference is None else [direction, scale, self._reference[:, None]]
-        right = np.hstack(columns)
-        out, sums, scratch = np.zeros((self.n_features, 1)), np.zeros(2), np.empty(self._longest)
-        self._coupled(*self._rows, self._mode, *_addresses(right, shift, weight, scratch, out, sums))
+    def group_backward(self, coef: Array, at: Array, by_mean: Array, by_variance: Array) -> tuple[Array, Array]:
+        """Return the gradient of stored entries by feature, and the sums ``2 c t by_variance`` by group."""
+        left, out, sums = np.column_stack([by_mean, by_variance]), np.zeros(self.n_features), np.zeros(self.n_groups)
+        self._call("group_backward", np.ascontiguousarray(coef), np.ascontiguousarray(at), left, out, sums)
         return out, sums
 
-    def images(self, left: Array, scale: Array) -> Array:
-        """Return ``X'a + s f(X)'c``, ``X'b + s f(X)'d`` and ``(X * X)'h``, for ``left = (a, b, c, d, h)``."""
-        _, right = self._operand(scale, 0)
-        left = np.ascontiguousarray(left)
-        out = np.zeros((self.n_features, 3))
-        self._images(*self._rows, self._mode, *_addresses(right, left, out))
-        return out
+    def solve(self, model: dict[str, Any], right: Array, rtol: float, atol: float, max_iter: int) -> InnerSolution:
+        """Solve the system of a Newton step by conjugate gradients, see ``solve`` of the C code.
 
-    def _runs(self, numbers: Array) -> tuple[Array, Array]:
-        """Return the runs of entries that share a group, as the C code describes them; found once for all products."""
-        known = self._runs_of
-        if known is not None and (known[0] is numbers or np.array_equal(known[0], numbers)):
-            return known[1:]
-        (indptr, indices, _), longest = self._matrix[1:], self._longest
-        first, members = np.empty(self.n_rows + 1, np.int64), np.empty(self._most_members, np.int32)
-        own, stamp = np.zeros(3 * (longest + 1), np.int32), np.zeros(int(numbers.max()) + 1, np.int64)
-        arrays = _addresses(numbers, stamp, own, first, members)
-        size = self._group_runs(self.n_rows, indptr, indices, longest, *arrays)
-        self._runs_of = numbers, first, members[:size].copy()
-        return self._runs_of[1:]
-
-    @property
-    def are_ones(self) -> bool:
-        """Whether all values are one."""
-        return self._mode == MODE_PRESENCE
-
-    def _for_groups(self, along: Any, k: int) -> tuple[tuple[Any, ...], list[Array]]:
-        """Return the arguments that the functions for groups have in common, and arrays that must stay alive."""
-        alive = [*self._runs(along.operand.groups.short_numbers), along.scaled[k], np.empty(2 * self._longest)]
-        *addresses, memory = _addresses(*alive)
-        return (*self._matrix, self._mode, *addresses, self._longest, memory), alive
-
-    def group_forward(self, along: Any, k: int) -> Array:
-        """Return ``a`` and ``t`` of output ``k``, less what every row has in common."""
-        out, right = np.empty((self.n_rows, 2)), along.factors_of_ones if self.are_ones else along.factors_of_values
-        common, _alive = self._for_groups(along, k)
-        self._group_forward(*common, *_addresses(right[k], out))
-        return out
-
-    def group_sandwich(self, along: Any, k: int, shift: Array, weights: Array) -> tuple[Array, Array]:
-        """Return the sums over the rows that the C function describes: by feature and in total."""
-        is_coupled, weights = bool(weights[:, 1:3].any()), np.ascontiguousarray(weights)
-        if is_coupled:
-            right = along.factors_of_ones[k] if self.are_ones else along.factors_of_values[k]
-        else:
-            right = np.ascontiguousarray(along.direction[:, [k]])
-        out, totals = np.zeros((self.n_features, 1 + is_coupled)), np.zeros(2)
-        common, _alive = self._for_groups(along, k)
-        self._group_sandwich(*common, is_coupled, *_addresses(right, shift, weights, out, totals))
-        return out, totals
-
-    def group_backward(self, along: Any, k: int, left: Array) -> tuple[Array, Array]:
-        """Return the sums over the rows that the C function describes: ``out`` and ``second``."""
-        n, left = left.shape[1] // 2, np.ascontiguousarray(left)
-        out = np.zeros((self.n_features, 2 * n if self.are_ones else 4 * n - 1))
-        second = np.zeros(self.n_features if n == 2 else 0)
-        common, _alive = self._for_groups(along, k)
-        self._group_backward(*common, n, *_addresses(left, out, second))
-        return out, second
-
-
-def _addresses(*arrays: Array) -> list[int]:
-    return [array.ctypes.data for array in arrays]
+        ``model`` has the fields of ``model_t``; its last three arrays are results.
+        """
+        own = _Model(*(_address(v) if isinstance(v, np.ndarray) else v for v in model.values()))
+        x, steps, ratios = np.empty(self.n_features + 1), np.empty(max_iter), np.empty(max_iter)
+        left = np.empty(1)
+        n_iter = self._call("solve", ctypes.byref(own), right, rtol, atol, max_iter, x, steps, ratios, left)
+        if n_iter < 0:
+            raise MemoryError("no memory for the vectors of conjugate gradients")
+        return InnerSolution(x, steps[:n_iter], ratios[:n_iter], float(left[0]))
 
 
 class DualDescent:
-    """Dual coordinate descent for the hinge loss, over the rows of one or more CSR matrices of the same types.
+    """Dual coordinate descent for the hinge loss, over the rows of a CSR matrix.
 
     It minimises ``|w|^2 / (2 scale) + sum_i upper_i max(0, margin - label_i (x_i.w + b))``; the dual variables ``a_i``
     are in ``[0, upper_i]``.
 
     Parameters
     ----------
-    matrices : sequence of csr_array
+    rows : CompiledRows
     labels, upper : ndarrays of shape (n_rows,)
         Rows with an upper bound of zero are ignored.
     squares : ndarray of shape (n_rows,)
@@ -262,16 +177,10 @@ class DualDescent:
     """
 
     def __init__(
-        self, matrices: Sequence[Any], labels: Array, upper: Array, squares: Array, margin: float, scale: float
+        self, rows: CompiledRows, labels: Array, upper: Array, squares: Array, margin: float, scale: float
     ) -> None:
-        assert _LIBRARY is not None
-        self._descend = getattr(_LIBRARY, f"descend_dual_{kind_of(matrices[0])}")
-        self._edges = np.cumsum([0] + [rows.shape[0] for rows in matrices], dtype=np.int64)
-        names = ("indptr", "indices", "data")
-        self._alive = [[np.ascontiguousarray(getattr(rows, name)) for rows in matrices] for name in names]
-        self._matrices = [np.array([array.ctypes.data for array in own], dtype=np.uintp) for own in self._alive]
-        self._rows = [np.ascontiguousarray(values, dtype=np.float64) for values in (labels, upper, squares)]
-        self._margin, self._scale = margin, scale
+        self._rows, self._margin, self._scale = rows, margin, scale
+        self._targets = [np.ascontiguousarray(values, dtype=np.float64) for values in (labels, upper, squares)]
         self._random_state = np.array([_SEED], dtype=np.uint64)
         self._order = np.flatnonzero(upper > 0.0).astype(np.int64)
         self.restart()
@@ -299,14 +208,6 @@ class DualDescent:
         intercept : ndarray of shape (2,), in double precision
             The intercept, and the sum of ``label * dual``. Changed in place.
         """
-        arrays = [self._edges, *self._matrices]
         state = [self._order, self._n_active, self._violations, self._random_state, dual, coef, intercept]
-        self._descend(
-            *(array.ctypes.data for array in arrays),
-            n_epochs,
-            *(array.ctypes.data for array in self._rows),
-            self._margin,
-            self._scale,
-            intercept_step,
-            *(array.ctypes.data for array in state),
-        )
+        numbers = self._margin, self._scale, intercept_step
+        self._rows._call("descend_dual", n_epochs, *self._targets, *numbers, *state)

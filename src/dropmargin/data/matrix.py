@@ -9,18 +9,12 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from dropmargin.data.blocks import Block, EntryFunction
-from dropmargin.data.csr import SparseBlock, csr_of, keep_columns, nonempty_features, row_view, with_data
-from dropmargin.data.dense import DenseBlock
 from dropmargin.data.structure import sound_csr
 from dropmargin.typing import Array
 
-# A partition has at least this many stored entries: for fewer, a thread costs more time than it saves.
-_PARTITION_ENTRIES = 2**19
-# The number of partitions is limited by a constant, so that results do not depend on the number of threads.
-_MAX_PARTITIONS = 8
-# Empty features are not looked for if there are more than so many stored entries per feature.
-_ENTRIES_PER_FEATURE = 32
+# Empty features of sparse rows are dropped if there are at most so many stored entries per feature, and if at most this
+# share of the features is not empty.
+_ENTRIES_PER_FEATURE, _MAX_USED_SHARE = 32, 0.75
 # A constant feature larger than this makes a solver lose precision.
 _LARGE_CONSTANT = 1e3
 # Features whose variance is below this share of their mean square are constant up to rounding errors.
@@ -51,46 +45,6 @@ def no_rows(n_features: int, is_dense: bool) -> Any:
     return np.empty((0, n_features)) if is_dense else sparse.csr_array((0, n_features))
 
 
-def row_block(X: Any, entry: EntryFunction | None = None) -> Block:
-    """Return all rows of ``X`` as one block, without a copy."""
-    return SparseBlock(X, entry) if sparse.issparse(X) else DenseBlock(X, entry)
-
-
-def row_blocks(X: Any, entry: EntryFunction | None = None) -> list[Block]:
-    """Return ``X`` split into blocks of rows, without a copy; the split depends on the data alone, not on threads."""
-    n_rows, n_features = X.shape
-    stored = X.nnz if sparse.issparse(X) else n_rows * n_features
-    count = int(min(_MAX_PARTITIONS, max(1, stored // _PARTITION_ENTRIES), max(1, n_rows)))
-    if sparse.issparse(X):
-        # Blocks have equal numbers of entries, and their number is a power of two, to balance the threads. It is
-        # limited because a transposed product has a vector of n_features per block, and one thread adds these.
-        count = min(count, max(1, stored // max(1, 8 * n_features)))
-        count = 2 ** (count.bit_length() - 1)
-        inner = np.searchsorted(X.indptr, np.linspace(0, stored, count + 1)[1:-1])
-    else:
-        inner = np.linspace(0, n_rows, count + 1).astype(int)[1:-1]
-    edges = np.unique(np.concatenate([[0], inner, [n_rows]])).astype(int)
-    if sparse.issparse(X):
-        return [SparseBlock(row_view(X, begin, end), entry) for begin, end in pairwise(edges)]
-    return [DenseBlock(X[begin:end], entry) for begin, end in pairwise(edges)]
-
-
-def drop_empty_columns(X: Any) -> tuple[Any, Array | None]:
-    """Return ``X`` without its empty features, and the indices of the others; ``X`` and ``None`` if few are empty.
-
-    With few rows and many (or hashed) features, most time is spent on vectors with one entry per feature.
-    """
-    if is_dense_matrix(X) or has_full_columns(X.nnz, X.shape[1]):
-        return X, None
-    used = nonempty_features(column_counts(X) > 0)
-    return (X, None) if used is None else (keep_columns(X, used), used)
-
-
-def has_full_columns(n_stored: int, n_features: int) -> bool:
-    """Return whether the number of stored entries per feature is so large that few features can be empty."""
-    return n_stored > _ENTRIES_PER_FEATURE * n_features
-
-
 def is_dense_matrix(X: Any) -> bool:
     """Return whether ``X`` is dense, so that a product with several vectors is faster than a product with each.
 
@@ -110,12 +64,59 @@ def from_arrays(arrays: Sequence[Array], shape: tuple[int, int]) -> Any:
     return arrays[0].reshape(shape) if len(arrays) == 1 else csr_of((arrays[0], arrays[1], arrays[2]), shape)
 
 
-def stack_blocks(blocks: Sequence[Block]) -> Block:
-    """Return a copy of the rows of several blocks as one block."""
-    rows = [block.rows for block in blocks]
-    if isinstance(blocks[0], SparseBlock):
-        return SparseBlock(sparse.csr_array(sparse.vstack(rows, format="csr")))
-    return DenseBlock(np.concatenate(rows))
+def row_view(X: Any, begin: int, end: int) -> sparse.csr_array:
+    """Return rows ``begin`` to ``end`` of a CSR matrix as a view of its arrays (SciPy's slicing copies them)."""
+    first, last = X.indptr[begin], X.indptr[end]
+    parts = (X.data[first:last], X.indices[first:last], X.indptr[begin : end + 1] - first)
+    return csr_of(parts, (end - begin, X.shape[1]))
+
+
+def with_data(X: Any, data: Array) -> sparse.csr_array:
+    """Return a CSR array with other values that shares the index arrays of ``X``."""
+    return csr_of((data, X.indices, X.indptr), X.shape)
+
+
+def csr_of(parts: tuple[Array, Array, Array], shape: tuple[int, int]) -> sparse.csr_array:
+    """Return a CSR array that shares ``parts``: values, indices and row pointers.
+
+    The constructor of SciPy may copy the indices to change their type.
+    """
+    out = sparse.csr_array(shape, dtype=parts[0].dtype)
+    out.data, out.indices, out.indptr = parts
+    return out
+
+
+def take_columns(X: Any, index: Array) -> Any:
+    """Return some columns, in this order."""
+    if not sparse.issparse(X):
+        return np.ascontiguousarray(X[:, index])
+    if (np.diff(index) > 0).all():
+        position = np.full(X.shape[1], -1, dtype=X.indices.dtype)
+        position[index] = np.arange(len(index), dtype=X.indices.dtype)
+        if (position[X.indices] >= 0).all():  # the others are empty
+            return csr_of((X.data, position[X.indices], X.indptr), (X.shape[0], len(index)))
+    out = sparse.csr_array(X)[:, index]
+    out.sort_indices()
+    return out
+
+
+def drop_empty_columns(X: Any) -> tuple[Any, Array | None]:
+    """Return ``X`` without its empty features, and the indices of the others; ``X`` and ``None`` if few are empty."""
+    if is_dense_matrix(X) or has_full_columns(X.nnz, X.shape[1]):
+        return X, None
+    used = nonempty_features(column_counts(X))
+    return (X, None) if used is None else (take_columns(X, used), used)
+
+
+def has_full_columns(n_stored: int, n_features: int) -> bool:
+    """Return whether the number of stored entries per feature is so large that few features can be empty."""
+    return n_stored > _ENTRIES_PER_FEATURE * n_features
+
+
+def nonempty_features(counts: Array) -> Array | None:
+    """Return the indices of the features that have entries; ``None`` if few features are empty."""
+    used = np.flatnonzero(counts > 0)
+    return used if 0 < len(used) <= _MAX_USED_SHARE * len(counts) else None
 
 
 def row_slice(X: Any, begin: int, end: int) -> Any:
@@ -246,3 +247,10 @@ def as_sparse(coef: Any) -> Any:
 def as_dense(coef: Any) -> Array:
     """Return coefficients as a dense array."""
     return coef.toarray() if sparse.issparse(coef) else coef
+
+
+def group_sums(X: Any, coef: Array, groups: Array) -> Array:
+    """Return the sums of ``coef_d x_id`` over the features of each group, a dense array of shape (n_rows, n_groups)."""
+    shape = X.shape[1], int(groups.max()) + 1
+    sums = X @ sparse.csr_array((coef, (np.arange(X.shape[1]), groups)), shape=shape)
+    return sums.toarray() if sparse.issparse(sums) else sums

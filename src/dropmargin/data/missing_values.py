@@ -1,31 +1,38 @@
-"""Missing values in training data: NaN stored as minus zero, and statistics of the observed entries.
+"""Missing values: statistics of the observed entries, values in place of missing ones, patterns of missing features.
 
 A missing entry of the training data has neither mean nor variance: ``w_d x~_id = 0``, whatever the noise. It is stored
 as minus zero, the one number that multiplies as zero does and can be told from it; all other zeros become plus zeros.
+In rows to predict, a missing feature is NaN.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dropmargin.data.blocks import Block, chunks
-from dropmargin.data.matrix import (
-    entry_range,
-    entry_rows,
-    is_dense_matrix,
-    linear_scores,
-    map_entries,
-    row_block,
-)
-from dropmargin.data.partitions import Partitions
-from dropmargin.data.rows import Rows
+from dropmargin.data.matrix import entry_range, entry_rows, is_dense_matrix, map_entries, row_slice
 from dropmargin.typing import Array
 
 # Rows are processed in chunks of about this many entries and results.
 _CHUNK_ENTRIES = 2**18
+
+#: Returns which of some entries are missing.
+IsMissing = Callable[[Array], Array]
+
+
+def chunks(n_rows: int, n_numbers: int, most: int, min_rows: int = 1) -> Iterator[slice]:
+    """Yield slices of at least ``min_rows`` rows and about ``most`` numbers, ``n_numbers`` per row."""
+    step = max(min_rows, most // max(1, n_numbers))
+    for begin in range(0, n_rows, step):
+        yield slice(begin, min(begin + step, n_rows))
+
+
+def row_chunks(X: Any, n_results: int) -> Iterator[slice]:
+    """Yield slices of rows, small enough for temporary copies and ``n_results`` numbers per row."""
+    stored = X.size // max(1, X.shape[0])  # X.size counts stored entries
+    return chunks(X.shape[0], stored + n_results, _CHUNK_ENTRIES, 16)
 
 
 def has_missing(X: Any) -> bool:
@@ -33,29 +40,27 @@ def has_missing(X: Any) -> bool:
     return bool(np.isnan(entry_range(X)[0]))
 
 
+def is_negative_zero(values: Array) -> Array:
+    """Return which entries of training data are missing."""
+    return (values == 0.0) & np.signbit(values)
+
+
 def nan_to_negative_zero(X: Any) -> Any:
     """Return a copy of ``X`` with minus zeros for NaN."""
-
-    def replace(values: Array, columns: Any) -> Array:
-        replaced = values + 0.0  # a copy, in which -0 has become +0
-        replaced[np.isnan(values)] = -0.0
-        return replaced
-
-    return map_entries(X, replace, zeros_stay=True, what="X without NaN")
+    # The sum is a copy, in which -0 has become +0.
+    return _mapped(X, lambda values, _: np.where(np.isnan(values), values.dtype.type(-0.0), values + 0.0))
 
 
 def negative_zero_to_nan(X: Any) -> Any:
     """Return a copy of ``X`` with NaN for minus zeros."""
-
-    def replace(values: Array, columns: Any) -> Array:
-        return np.where(is_negative_zero(values), values.dtype.type(np.nan), values)
-
-    return map_entries(X, replace, zeros_stay=True, what="X")
+    return _mapped(X, lambda values, _: np.where(is_negative_zero(values), values.dtype.type(np.nan), values))
 
 
-def is_negative_zero(values: Array) -> Array:
-    """Return which entries are missing."""
-    return (values == 0.0) & np.signbit(values)
+def _mapped(X: Any, function: Callable[[Array, Any], Array]) -> Any:
+    return map_entries(X, function, zeros_stay=True, what="X")
+
+
+# Statistics of the training features --------------------------------------------------------------------------------
 
 
 class FeatureStatistics(NamedTuple):
@@ -65,7 +70,7 @@ class FeatureStatistics(NamedTuple):
     """
 
     mean: Array
-    deviation: Array | None
+    deviation: Any
     factors: Array | None = None
     residual_variance: Array | None = None
 
@@ -74,122 +79,104 @@ class FeatureStatistics(NamedTuple):
 STATISTICS = ("feature_means_", "feature_deviations_", "feature_factors_", "residual_variances_")
 
 
-def feature_statistics(data: Partitions[Rows], has_missing: bool) -> FeatureStatistics:
+def feature_statistics(data: Any, has_missing: bool) -> FeatureStatistics:
     """Return weighted mean and deviation of each feature's observed entries."""
     mean = feature_means(data, has_missing)
     return FeatureStatistics(mean, feature_deviations(data, has_missing, mean))
 
 
-def feature_means(data: Partitions[Rows], has_missing: bool) -> Array:
+def feature_means(data: Any, has_missing: bool) -> Array:
     """Return the weighted mean of each feature's observed entries, 0 if there are none; by one pass over the rows.
 
     Zeros that a sparse ``X`` does not store are observed. ``has_missing`` says whether minus zeros are missing entries.
+    ``data`` are partitions of rows with the attributes ``X`` and ``sample_weight``.
     """
-    total, missing, sums = data.map_sum(feature_sums, has_missing)
+    total, missing, sums, _ = data.map_sum(feature_sums, has_missing)
     return _ratio(sums, total - missing)
 
 
-def feature_deviations(data: Partitions[Rows], has_missing: bool, mean: Array) -> Array:
+def feature_deviations(data: Any, has_missing: bool, mean: Array) -> Array:
     """Return the standard deviation of each feature's observed entries, given their mean; by one pass."""
-    total, missing, squares, stored = data.map_sum(_feature_squares, has_missing, mean)
+    total, missing, squares, stored = data.map_sum(feature_sums, has_missing, mean)
     implicit = total - stored  # the weight of zeros that are not stored, or rounding
     squares = squares + np.where(implicit > 1e-12 * total, implicit, 0.0) * np.square(mean)
     return np.sqrt(_ratio(squares, total - missing))
 
 
-def feature_sums(rows: Rows, has_missing: bool) -> tuple[float, Array, Array]:
-    """Return the total weight, and by feature the weight of missing entries and the sum of the others."""
+def feature_sums(rows: Any, has_missing: bool, mean: Array | None = None) -> tuple[float, Array, Array, Array]:
+    """Return the total weight, and by feature the weight of missing entries, a sum, and the weight of stored entries.
+
+    The sum is that of the observed entries; with ``mean`` that of their squared deviations. The last is 0 without it.
+    """
     X, weights = rows.X, rows.sample_weight
-    return *_weights(X, weights, has_missing), row_block(X).transposed_times(weights)
-
-
-def _feature_squares(rows: Rows, has_missing: bool, mean: Array) -> tuple[float, Array, Array, Array]:
-    """Return `_weights`, and by feature the sum of the squared deviations of stored entries, and their weight."""
-    X, weights = rows.X, rows.sample_weight
-    squares, stored = np.zeros((2, len(mean)))
-    for block, own in _weighted_blocks(X, weights):
-        # Centred before squaring: a feature far from zero keeps its digits.
-        centred = block.entries() - block.spread(mean)
-        np.square(centred, out=centred)
-        if has_missing:
-            centred[is_negative_zero(block.entries())] = 0.0
-        squares += block.with_entries(centred).transposed_times(own)
-        if is_dense_matrix(X):
-            stored += own.sum()
-        else:
-            stored += block.with_entries(np.ones_like(centred)).transposed_times(own)
-    return *_weights(X, weights, has_missing), squares, stored
-
-
-def _weights(X: Any, weights: Array, has_missing: bool) -> tuple[float, Array]:
-    """Return the total weight, and by feature that of missing entries."""
-    missing = np.zeros(X.shape[1])
-    for block, own in _weighted_blocks(X, weights) if has_missing else ():
-        missing += block.with_entries(is_negative_zero(block.entries()).astype(np.float64)).transposed_times(own)
-    return float(weights.sum()), missing
-
-
-def _weighted_blocks(X: Any, weights: Array) -> Iterator[tuple[Block, Array]]:
-    """Yield blocks of few rows, and their weights: functions of their entries are copies."""
+    missing, sums, stored = np.zeros((3, X.shape[1]))
     for where in row_chunks(X, 1):
-        yield row_block(X[where]), weights[where]
+        part, own = row_slice(X, where.start, where.stop), weights[where]
+        if has_missing:
+            missing += _mapped(part, lambda values, _: is_negative_zero(values).astype(np.float64)).T @ own
+        if mean is None:
+            sums += part.T @ own
+            continue
 
+        def squares(values: Array, features: Any) -> Array:
+            # Centred before squaring: a feature far from zero keeps its digits.
+            squared = np.square(values - mean[features])
+            return np.where(is_negative_zero(values), 0.0, squared) if has_missing else squared
 
-def fill_missing(X: Any, values: Array) -> Any:
-    """Return a copy of ``X`` with one value per feature for missing entries (minus zeros)."""
-
-    def fill(entries: Array, features: Any) -> Array:
-        own = np.broadcast_to(values.astype(entries.dtype)[features], entries.shape)
-        return np.where(is_negative_zero(entries), own, entries)
-
-    return map_entries(X, fill, zeros_stay=True, what="X without NaN")
-
-
-def fill_low_rank(X: Any, mean: Array, left: Array, right: Array) -> Any:
-    """Return a copy of ``X`` with ``mean_d + left_i.right_d`` for a missing entry (minus zero) of row i, feature d."""
-    rows = entry_rows(X)
-
-    def fill(entries: Array, features: Any) -> Array:
-        is_missing = is_negative_zero(entries)
-        if rows is None:
-            return np.where(is_missing, mean + left @ right.T, entries).astype(entries.dtype)
-        filled, own = entries.copy(), features[is_missing]
-        filled[is_missing] = mean[own] + np.einsum("nk,nk->n", left[rows[is_missing]], right[own])
-        return filled
-
-    return map_entries(X, fill, zeros_stay=True, what="X without NaN")
+        sums += _mapped(part, squares).T @ own
+        is_dense = is_dense_matrix(part)
+        stored += own.sum() if is_dense else _mapped(part, lambda values, _: np.ones(len(values))).T @ own
+    return float(weights.sum()), missing, sums, stored
 
 
 def _ratio(above: Array, below: Array) -> Array:
     return np.divide(above, below, out=np.zeros_like(above), where=(above != 0.0) & (below > 0.0))
 
 
-def row_chunks(X: Any, n_results: int) -> Iterator[slice]:
-    """Yield slices of rows, small enough for temporary copies and ``n_results`` numbers per row."""
-    stored = X.size // max(1, X.shape[0])  # X.size counts stored entries
-    return chunks(X.shape[0], stored + n_results, _CHUNK_ENTRIES)
+# Values in place of missing entries ---------------------------------------------------------------------------------
 
 
-# Rows to predict, where NaN is a missing feature --------------------------------------------------------------------
+def mark_missing(X: Any, is_missing: IsMissing = np.isnan) -> Any:
+    """Return 1 for missing entries and 0 for others; zeros that a sparse ``X`` does not store stay so."""
+    return _mapped(X, lambda values, _: is_missing(values).astype(np.float64))
 
 
-def mark_missing(X: Any) -> Any:
-    """Return 1 for missing features and 0 for others; zeros that a sparse ``X`` does not store stay so."""
-    return map_entries(X, lambda values, _: np.isnan(values).astype(np.float64), zeros_stay=True, what="X")
+def fill_missing(X: Any, values: Any, is_missing: IsMissing = is_negative_zero) -> Any:
+    """Return a copy of ``X`` with a number, or one number per feature, for missing entries."""
+
+    def fill(entries: Array, features: Any) -> Array:
+        own = np.asarray(values, dtype=entries.dtype)
+        return np.where(is_missing(entries), own[features] if own.ndim else own, entries)
+
+    return _mapped(X, fill)
 
 
 def zero_missing(X: Any) -> Any:
-    """Return a copy of ``X`` with 0 for missing features."""
-    zero = X.dtype.type(0.0)
-    return map_entries(X, lambda values, _: np.where(np.isnan(values), zero, values), zeros_stay=True, what="X")
+    """Return a copy of ``X`` with 0 for NaN."""
+    return fill_missing(X, 0.0, np.isnan)
+
+
+def fill_low_rank(X: Any, mean: Array, left: Array, right: Array, is_missing: IsMissing) -> Any:
+    """Return a copy of ``X`` with ``mean_d + left_i.right_d`` for a missing entry of row i, feature d."""
+    rows = entry_rows(X)
+
+    def fill(entries: Array, features: Any) -> Array:
+        lost = is_missing(entries)
+        if rows is None:
+            return np.where(lost, mean + left @ right.T, entries).astype(entries.dtype)
+        filled, own = entries.copy(), features[lost]
+        filled[lost] = mean[own] + np.einsum("nk,nk->n", left[rows[lost]], right[own])
+        return filled
+
+    return _mapped(X, fill)
+
+
+# Patterns of missing features ---------------------------------------------------------------------------------------
 
 
 def incomplete_rows(X: Any) -> Array:
-    """Return which rows have missing features."""
-    found = np.zeros(X.shape[0], dtype=bool)
-    for where in row_chunks(X, 1):
-        found[where] = np.isnan(linear_scores(X[where], np.ones((1, X.shape[1]), dtype=X.dtype), np.zeros(1)))[:, 0]
-    return found
+    """Return which rows have missing features, NaN."""
+    return np.concatenate([np.zeros(0, bool), *((mark_missing(X[w]).sum(axis=1) > 0.0) for w in row_chunks(X, 1))])
 
 
 def missing_features(missing: Any) -> list[Array]:
@@ -205,20 +192,18 @@ def row_patterns(X: Any) -> tuple[Array, list[Array]]:
     """Return the incomplete rows whose missing features no other row has, and groups of rows that share theirs."""
     members: dict[bytes, list[int]] = {}
     for where in row_chunks(X, 1):
-        for i, key in _pattern_keys(X[where], where.start):
-            members.setdefault(key, []).append(i)
+        for i, key in enumerate(_pattern_keys(X[where]), where.start):
+            if key:
+                members.setdefault(key, []).append(i)
     groups = [np.array(rows) for rows in members.values()]
     alone = [rows for rows in groups if len(rows) == 1]
     return np.concatenate([np.empty(0, dtype=int), *alone]), [rows for rows in groups if len(rows) > 1]
 
 
-def _pattern_keys(X: Any, begin: int) -> Iterator[tuple[int, bytes]]:
-    if is_dense_matrix(X):
-        is_missing = np.isnan(X)
-        packed = np.packbits(is_missing, axis=1)
-        for i in np.flatnonzero(is_missing.any(axis=1)).tolist():
-            yield begin + i, packed[i].tobytes()
-    else:
-        for i, features in enumerate(missing_features(mark_missing(X)), begin):
-            if len(features):
-                yield i, features.tobytes()
+def _pattern_keys(X: Any) -> list[bytes]:
+    """Return bytes that are equal for rows with the same missing features, and empty for complete rows."""
+    if not is_dense_matrix(X):
+        return [features.tobytes() for features in missing_features(mark_missing(X))]
+    is_missing = np.isnan(X)
+    packed = np.packbits(is_missing, axis=1)
+    return [row.tobytes() if some else b"" for row, some in zip(packed, is_missing.any(axis=1).tolist(), strict=True)]

@@ -13,7 +13,6 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from dropmargin.data import as_dense, canonical
-from dropmargin.data.missing_values import has_missing
 from dropmargin.estimators import stability, validation
 from dropmargin.estimators.base import MarginalisedModel
 from dropmargin.estimators.conditional import log_expected_expit, log_expected_softmax
@@ -146,8 +145,8 @@ class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel
         labels = stability.LabelStability(
             as_dense(self.coef_), noise, self._winners, method, self._has_votes(), n_draws, seed
         )
-        for rows, scores in self._noisy_scores(X, noise, of_complete=True):
-            out[rows] = labels.of_scores(scores)
+        for scores in self._noisy_scores(X, noise, of_complete=True):
+            out[scores.rows] = labels.of_scores(scores)
         return out
 
     def _has_votes(self) -> bool:
@@ -201,8 +200,8 @@ class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel
             raise ValueError("The expected accuracy under noise needs multi_class='ovr', got multi_class='ovo'.")
         index = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
         out = np.empty(X.shape[0])
-        for rows, scores in self._noisy_scores(X, noise):
-            out[rows] = stability.label_probabilities(scores, index[rows])
+        for scores in self._noisy_scores(X, noise):
+            out[scores.rows] = stability.label_probabilities(scores, index[scores.rows])
         return out * (self.classes_[index] == y)
 
     def _predicted_labels(self, X: Any) -> Array:
@@ -254,19 +253,15 @@ class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel
         X = self._check_rows(X)
         is_softmax = self.multi_class == "multinomial" and len(self.classes_) > 2
         logs = np.empty((X.shape[0], len(self.classes_)), dtype=np.result_type(X.dtype, self.coef_.dtype))
-        complete = np.ones(X.shape[0], dtype=bool)
-        if self.missing == "conditional" and has_missing(X):
-            X = canonical(X)
-            for rows, mean, covariance in self._normal_scores(X):
-                complete[rows] = False
-                mean = np.hstack([-mean, mean]) if mean.shape[1] == 1 else mean
-                if is_softmax:
-                    logs[rows] = log_expected_softmax(mean, covariance)
-                else:
-                    logs[rows] = log_expected_expit(mean, np.diagonal(covariance, axis1=1, axis2=2))
-        scores = self._combine(self._scores(X if complete.all() else X[complete]))
-        scores = np.stack([-scores, scores], axis=1) if scores.ndim == 1 else scores
-        logs[complete] = scores if is_softmax else log_expit(scores)
+        for part in self._normal_scores(X):
+            rows, mean, covariance = part.rows, part.mean, part.covariance
+            scores = np.hstack([-mean, mean]) if mean.shape[1] == 1 else mean
+            if covariance is None or self.missing != "conditional":
+                logs[rows] = scores if is_softmax else log_expit(scores)
+            elif is_softmax:
+                logs[rows] = log_expected_softmax(scores, covariance)
+            else:
+                logs[rows] = log_expected_expit(scores, np.diagonal(covariance, axis1=1, axis2=2))
         return logs if len(self.classes_) == 2 else logs - logsumexp(logs, axis=1, keepdims=True)
 
 

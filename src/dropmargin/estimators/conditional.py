@@ -15,6 +15,7 @@ Both need one solution ``T = M^-1 (W_m U_m)'`` per row. The expected scores are 
 the coefficients ``W_o + T' U_o' Psi_o^-1``. Rows with the same missing features have the same ``T``: it is computed
 once, and their scores are an ordinary product with these coefficients. The matrices ``M`` of other rows are that of a
 complete row less the sum over the missing features of ``u_d u_d' / psi_d``, which is a product with a table of these.
+A fitted model keeps this table (`factor_model`).
 
 A feature that never varies in the training data, or is never observed there, has no factors and no residual variance:
 it takes its training mean where it is missing (0 if it was never observed), and predicts no other feature.
@@ -25,18 +26,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from scipy.special import logsumexp, ndtri
 
 from dropmargin.data import linear_scores
-from dropmargin.data.blocks import chunks
 from dropmargin.data.deviations import Deviations
-from dropmargin.data.missing_values import mark_missing, missing_features, row_chunks, row_patterns, zero_missing
-from dropmargin.estimators.missing import IncompleteRows
+from dropmargin.data.missing_values import IsMissing, chunks, mark_missing, missing_features, row_patterns, zero_missing
+from dropmargin.estimators.missing import Rule, times
+from dropmargin.estimators.moments import ScoreMoments, noise_covariances
 from dropmargin.losses import GaussianLogistic
-from dropmargin.noise import Variance
+from dropmargin.noise import Noise
 from dropmargin.typing import Array
 
 # The tables of `FactorModel` have at most this many numbers; with more, each row is computed by itself.
@@ -46,25 +48,6 @@ _CHUNK = 2**21
 # Points of a quadrature over several normal variables, and how many numbers of it are computed at once.
 N_POINTS = 128
 _CHUNK_ENTRIES = 2**20
-
-
-class NormalScores(NamedTuple):
-    """Some rows, and the mean and the covariance of the scores of each given its observed features.
-
-    ``mean`` has the shape (n_rows, n_outputs), ``covariance`` (n_rows, n_outputs, n_outputs).
-    """
-
-    rows: Array
-    mean: Array
-    covariance: Array
-
-    @property
-    def variance(self) -> Array:
-        return np.diagonal(self.covariance, axis1=1, axis2=2)
-
-    def covariance_with(self, labels: Array) -> Array:
-        """Return the covariances of the scores with that of one output of each row."""
-        return self.covariance[np.arange(len(labels)), labels]
 
 
 @dataclass(frozen=True)
@@ -103,71 +86,12 @@ class FactorModel:
         """Whether the matrices of many rows are computed together, because rank and number of features are small."""
         return self._table is not None
 
-    def of_more_features(self, used: Array, n_features: int) -> FactorModel:
-        """Return the model of ``n_features``, of which those of this model are ``used`` and the others are always 0."""
-        wholes = []
-        for own in (self.mean, self.factors, self.residual_variance):
-            whole = np.zeros((n_features, *own.shape[1:]))
-            whole[used] = own
-            wholes.append(whole)
-        return FactorModel(*wholes)
-
-    # Scores ---------------------------------------------------------------------------------------------------------
-
-    def scores(self, X: Any, coef: Array, intercept: Array) -> Array:
-        """Return the expected scores of all rows, in the precision of `linear_scores`; NaN is a missing feature."""
-        scores = np.empty((X.shape[0], len(coef)), dtype=np.result_type(X.dtype, coef.dtype))
-        for where in row_chunks(X, len(coef)):  # the scores of complete rows
-            scores[where] = linear_scores(zero_missing(X[where]), coef, intercept)
-        for rows, solved in self._solved(X, coef, intercept, self.rank * len(coef)):
-            scores[rows] = solved.scores(X[rows])
-        return scores
-
-    def normal_scores(
-        self, X: Any, coef: Array, intercept: Array, noise: Variance | None = None, of_complete: bool = True
-    ) -> Iterator[NormalScores]:
-        """Yield the incomplete rows with the moments of the scores of the complete rows, or of their expected scores.
-
-        Noise on the observed features changes the expected score, and so adds a variance, by the coefficients of the
-        module's docstring. Unless ``of_complete``, there is no other.
-        """
-        if noise is not None and noise.is_zero:
-            noise = None
-        n_results = (self.rank + len(coef)) * len(coef) + (0 if noise is None else coef.size)
-        for rows, solved in self._solved(X, coef, intercept, n_results):
-            own = X[rows]
-            covariance = solved.covariance() if of_complete else np.zeros(())
-            covariance = np.broadcast_to(covariance, (len(rows), len(coef), len(coef)))
-            if noise is not None:
-                covariance = covariance + solved.noise_covariance(own, noise)
-            yield NormalScores(rows, solved.scores(own), covariance)
-
-    def _solved(self, X: Any, coef: Array, intercept: Array, n_results: int) -> Iterator[tuple[Array, _Solved]]:
-        """Yield some incomplete rows and their solutions: one each, or one for all if they have the same pattern.
-
-        The rows are few enough for their matrices ``M`` and ``n_results`` numbers each.
-        """
-        alone, shared = row_patterns(X)
-        n_numbers = self.rank**2 + self.rank + X.size // max(1, X.shape[0]) + n_results
-        for where in chunks(len(alone), n_numbers, _CHUNK, 1):
-            yield alone[where], _Solved(self, mark_missing(X[alone[where]]), coef, intercept)
-        for rows in shared:
-            solved = _Solved(self, mark_missing(X[rows[:1]]), coef, intercept)
-            for where in chunks(len(rows), n_numbers, _CHUNK, 1):
-                yield rows[where], solved
-
     def matrices(self, missing: Any) -> Array:
         """Return ``M`` of each row, of shape (n_rows, rank, rank); ``missing`` has 1 for missing features, else 0."""
         if missing.shape[0] == 1 or self._table is None:
             features = missing_features(missing)
             return np.stack([self.complete - self.factors[own].T @ self.precision_factors[own] for own in features])
-        upper = self.complete[np.triu_indices(self.rank)] - missing @ self._table
-        matrices, begin = np.empty((missing.shape[0], self.rank, self.rank)), 0
-        for j in range(self.rank):  # faster than index arrays
-            end = begin + self.rank - j
-            matrices[:, j, j:] = matrices[:, j:, j] = upper[:, begin:end]
-            begin = end
-        return matrices
+        return symmetric(self.complete[np.triu_indices(self.rank)] - missing @ self._table, self.rank)
 
     def cross(self, missing: Any, coef: Array) -> Array:
         """Return ``(W_m U_m)'`` of each row, of shape (n_rows, rank, n_outputs)."""
@@ -176,14 +100,74 @@ class FactorModel:
         products = self.factors[:, :, None] * coef.T[:, None, :]
         return (missing @ products.reshape(len(products), -1)).reshape(missing.shape[0], self.rank, len(coef))
 
-    # Training rows --------------------------------------------------------------------------------------------------
-
-    def expected_factors(self, rows: Deviations) -> tuple[Array, Array]:
+    def expected_factors(self, X: Any, is_missing: IsMissing | None) -> tuple[Array, Array]:
         """Return the mean ``z`` and the covariance ``M^-1`` of the factors of each row given its observed features."""
-        matrices = self.complete[None] if rows.missing is None else self.matrices(rows.missing)
+        matrices = self.complete[None] if is_missing is None else self.matrices(mark_missing(X, is_missing))
         covariance = np.linalg.inv(matrices)
-        projected = rows.times(self.precision_factors)
+        projected = Deviations(X, self.mean, is_missing).times(self.precision_factors)
         return (projected[:, None, :] @ covariance)[:, 0], covariance
+
+    def scores(self, X: Any, coef: Array, intercept: Array) -> Array:
+        """Return the expected scores of all rows, in the precision of `linear_scores`; NaN is a missing feature."""
+        scores = np.empty((X.shape[0], len(coef)), dtype=np.result_type(X.dtype, coef.dtype))
+        for part in self.normal_scores(X, coef, intercept, has_covariance=False):
+            scores[part.rows] = part.mean
+        return scores
+
+    def normal_scores(
+        self, X: Any, coef: Array, intercept: Array, has_covariance: bool = True, noise: Noise | None = None
+    ) -> Iterator[ScoreMoments]:
+        """Yield all rows with the moments of the scores of the complete rows, given the observed features, NaN if not.
+
+        Each pattern of missing features is solved once. Complete rows come last, with their plain scores and no
+        covariance. Noise on the observed features changes the expected score, and so adds a variance, by the
+        coefficients of the module's docstring; without ``has_covariance`` there is no other.
+        """
+        alone, shared = row_patterns(X)
+        n_results = (self.rank + len(coef)) * len(coef) + (0 if noise is None else 2 * coef.size)
+        n_numbers = self.rank**2 + self.rank + X.size // max(1, X.shape[0]) + n_results
+        for group in ([alone] if len(alone) else []) + shared:
+            solved = None
+            for where in chunks(len(group), n_numbers, _CHUNK):
+                own = X[group[where]]
+                if solved is None or group is alone:
+                    solved = _Solved(self, mark_missing(own if group is alone else own[:1]), coef, intercept)
+                covariance = solved.covariance() if has_covariance else np.zeros(())
+                covariance = np.broadcast_to(covariance, (own.shape[0], len(coef), len(coef)))
+                if noise is not None:
+                    effective = solved.effective if len(solved.effective) > 1 else solved.effective[0]
+                    covariance = covariance + noise_covariances(noise, own, effective)
+                yield ScoreMoments(group[where], solved.scores(own), covariance)
+        complete = np.ones(X.shape[0], dtype=bool)
+        complete[np.concatenate([alone, *shared])] = False
+        if complete.any():
+            rows = np.flatnonzero(complete)
+            yield ScoreMoments(rows, linear_scores(X[rows], coef, intercept), None)
+
+    def of_more_features(self, used: Array, n_features: int) -> FactorModel:
+        """Return the model of ``n_features``, of which those of this model are ``used`` and the others are always 0."""
+        wholes = []
+        for own in (self.mean, self.factors, self.residual_variance):
+            wholes.append(np.zeros((n_features, *own.shape[1:])))
+            wholes[-1][used] = own
+        return FactorModel(*wholes)
+
+
+#: The models of fitted estimators with their tables, and the arrays that they were made of.
+_MODELS: WeakKeyDictionary[Any, FactorModel] = WeakKeyDictionary()
+
+
+def factor_model(estimator: Any) -> FactorModel:
+    """Return the Gaussian of a fitted estimator; it is made once, and again if the attributes are other arrays.
+
+    It is kept beside the estimator: pickles, copies and model files do not have it.
+    """
+    arrays = estimator.feature_means_, estimator.feature_factors_, estimator.residual_variances_
+    model = _MODELS.get(estimator)
+    kept = () if model is None else (model.mean, model.factors, model.residual_variance)
+    if model is None or any(own is not array for own, array in zip(kept, arrays, strict=True)):
+        model = _MODELS[estimator] = FactorModel(*arrays)
+    return model
 
 
 class _Solved:
@@ -208,30 +192,53 @@ class _Solved:
 
     def scores(self, X: Any) -> Array:
         """Return the expected scores of the rows."""
-        filled, mean = zero_missing(X), self.model.mean
+        mean = self.model.mean
         if len(self.solution) == 1:
             effective = self.effective[0]
-            return linear_scores(filled, effective, self.intercept + (self.coef - effective) @ mean)
-        projected = Deviations(filled, self.missing, mean).times(self.model.precision_factors)
-        at_mean = linear_scores(self.missing, mean * self.coef, self.intercept)
-        return linear_scores(filled, self.coef, at_mean) + np.einsum("nk,nkc->nc", projected, self.solution)
+            return linear_scores(zero_missing(X), effective, self.intercept + (self.coef - effective) @ mean)
+        projected = Deviations(X, mean, np.isnan).times(np.hstack([self.coef.T, self.model.precision_factors]))
+        own, projected = np.split(projected, [len(self.coef)], axis=1)
+        return self.intercept + self.coef @ mean + own + np.einsum("nk,nkc->nc", projected, self.solution)
 
     def covariance(self) -> Array:
         """Return the covariance matrices of the scores."""
         n_outputs = len(self.coef)
         products = self.coef[:, None, :] * self.coef[None, :, :] * self.model.residual_variance
-        own = linear_scores(self.missing, products.reshape(n_outputs**2, -1), np.zeros(1))
+        own = times(self.missing, products.reshape(n_outputs**2, -1))
         return own.reshape(-1, n_outputs, n_outputs) + self.cross.swapaxes(1, 2) @ self.solution
 
-    def noise_covariance(self, X: Any, noise: Variance) -> Array:
-        """Return the covariance matrices of the expected scores of the rows under noise."""
-        ones = np.ones((X.shape[0], len(self.coef)))
-        rows = IncompleteRows(zero_missing(X), mark_missing(X), ones, ones)
-        if len(self.effective) == 1:
-            return rows.covariance_matrices(noise, self.effective[0])
-        parts = (rows.take(np.array([i])) for i in range(len(ones)))
-        found = [own.covariance_matrices(noise, coef) for own, coef in zip(parts, self.effective, strict=True)]
-        return np.concatenate(found)
+
+class Conditional(Rule):
+    """The expected scores as functions of sums over the features that are left."""
+
+    def __init__(self, coef: Array, intercept: Array, model: FactorModel) -> None:
+        super().__init__(coef, intercept, model.mean)
+        self.model, self.cross = model, model.factors.T @ self.coef.T
+
+    def terms(self, features: Array, values: Any) -> Array:
+        own, loadings = super().terms(features, values), self.model.factors[features]
+        precise, (first, second) = self.model.precision_factors[features], np.triu_indices(self.model.rank)
+        projected = (values - self.centre[features])[:, None] * precise
+        cross = (loadings[:, :, None] * self.coef.T[features][:, None, :]).reshape(len(own), self.cross.size)
+        return np.hstack([own, projected, loadings[:, first] * precise[:, second], cross])
+
+    def scores(self, sums: Array) -> Array:
+        n_outputs, rank = len(self.coef), self.model.rank
+        edges = np.cumsum([n_outputs, rank, rank * (rank + 1) // 2])
+        own, projected, matrices, cross = np.split(sums, edges, axis=1)
+        matrices = np.eye(rank) + symmetric(matrices, rank)
+        solution = np.linalg.solve(matrices, self.cross - cross.reshape(-1, rank, n_outputs))
+        return self.at_centre + own + np.einsum("nk,nkc->nc", projected, solution)
+
+
+def symmetric(upper: Array, size: int) -> Array:
+    """Return symmetric matrices from their entries on and above the diagonal, a row each."""
+    matrices, begin = np.empty((len(upper), size, size)), 0
+    for j in range(size):  # faster than index arrays
+        end = begin + size - j
+        matrices[:, j, j:] = matrices[:, j:, j] = upper[:, begin:end]
+        begin = end
+    return matrices
 
 
 def log_expected_expit(mean: Array, variance: Array) -> Array:

@@ -9,69 +9,54 @@ expected factors ``z``, and the missing features ``m`` of the row's pattern, the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
 from dropmargin.data import linear_scores
-from dropmargin.data.blocks import chunks
 from dropmargin.data.deletion import DeletedRows
-from dropmargin.data.deviations import Deviations
-from dropmargin.data.missing_values import FeatureStatistics
+from dropmargin.data.missing_values import chunks
 from dropmargin.estimators.conditional import FactorModel
-from dropmargin.estimators.missing import anchor
+from dropmargin.estimators.missing import Rescaled, times
 from dropmargin.typing import Array
 
 # Numbers of a chunk of rows with their own matrices.
 _CHUNK = 2**21
 
 
-class RescaledRows:
-    """Rows to score as with ``missing="rescale"``."""
+def scores_of_deleted(
+    rows: DeletedRows, model: FactorModel | None = None, statistics: tuple[Array, Array] | None = None
+) -> Callable[[Array, Array], Array]:
+    """Return the function of coefficients and intercepts that gives the scores of rows with deleted features.
 
-    def __init__(self, rows: DeletedRows, statistics: FeatureStatistics) -> None:
-        self.rows, self.statistics = rows, statistics
-
-    def scores(self, coef: Array, intercept: Array) -> Array:
-        """Return the scores of the rows, one column per output."""
-        factor, shift = anchor(self.rows.missing_sums, coef, intercept, self.statistics)
-        return factor * linear_scores(self.rows.filled, coef, np.zeros(1, dtype=coef.dtype)) + shift
-
-
-class FilledRows:
-    """Dense rows to score as with ``missing="conditional"``."""
-
-    def __init__(self, rows: DeletedRows, model: FactorModel) -> None:
-        self.filled = rows.filled
-        for where, missing, factors in _expected_factors(rows, model):
-            self.filled[where] = np.where(missing > 0.0, model.mean + factors @ model.factors.T, self.filled[where])
-
-    def scores(self, coef: Array, intercept: Array) -> Array:
-        return linear_scores(self.filled, coef, intercept)
-
-
-class SparseFilledRows:
-    """Sparse rows to score as with ``missing="conditional"``."""
-
-    def __init__(self, rows: DeletedRows, model: FactorModel) -> None:
-        self.rows, self.model = rows, model
-        self.factors = np.concatenate([factors for _, _, factors in _expected_factors(rows, model)])
-
-    def scores(self, coef: Array, intercept: Array) -> Array:
-        scores = linear_scores(self.rows.filled, coef, intercept) + self.rows.missing_sums(coef * self.model.mean)
-        for output, own in enumerate(coef):
-            loadings = self.rows.missing_sums(own * self.model.factors.T)
-            scores[:, output] += np.einsum("nk,nk->n", self.factors, loadings)
-        return scores
-
-
-ScoredRows = RescaledRows | FilledRows | SparseFilledRows
-
-
-def _expected_factors(rows: DeletedRows, model: FactorModel) -> Iterator[tuple[slice, Array, Array]]:
-    """Yield slices of rows, their missing features, and their expected factors."""
+    ``model`` is that of ``missing="conditional"``; ``statistics`` are means and deviations, for ``missing="rescale"``.
+    """
+    if model is None:
+        assert statistics is not None
+        return partial(_rescaled, rows, statistics)
     n_rows, n_features = rows.shape
-    for where in chunks(n_rows, model.rank**2 + model.rank + 2 * n_features, _CHUNK, 1):
+    expected = np.empty((n_rows, model.rank))
+    for where in chunks(n_rows, model.rank**2 + model.rank + 2 * n_features, _CHUNK):
         missing = rows.missing(where)
-        projected = Deviations(rows.filled[where], missing, model.mean).times(model.precision_factors)
-        yield where, missing, np.linalg.solve(model.matrices(missing), projected[:, :, None])[:, :, 0]
+        projected = rows.filled[where] @ model.precision_factors
+        projected -= (1.0 - missing) @ (model.mean[:, None] * model.precision_factors)
+        expected[where] = np.linalg.solve(model.matrices(missing), projected[:, :, None])[:, :, 0]
+        if rows.is_dense:
+            filled = model.mean + expected[where] @ model.factors.T
+            rows.filled[where] = np.where(missing > 0.0, filled, rows.filled[where])
+    if rows.is_dense:
+        return partial(linear_scores, rows.filled)
+    return partial(_conditional, rows, model, expected)
+
+
+def _rescaled(rows: DeletedRows, statistics: tuple[Array, Array], coef: Array, intercept: Array) -> Array:
+    factor, shift = Rescaled(coef, intercept, *statistics).affine(rows.missing_sums)
+    return factor * times(rows.filled, coef) + shift
+
+
+def _conditional(rows: DeletedRows, model: FactorModel, expected: Array, coef: Array, intercept: Array) -> Array:
+    scores = linear_scores(rows.filled, coef, intercept) + rows.missing_sums(coef * model.mean)
+    for output, own in enumerate(coef):
+        scores[:, output] += np.einsum("nk,nk->n", expected, rows.missing_sums(own * model.factors.T))
+    return scores

@@ -32,7 +32,15 @@ from scipy.linalg import eigh
 
 from dropmargin.data import drop_empty_columns, one_partition, stack_rows
 from dropmargin.data.deviations import Deviations, SecondMoments
-from dropmargin.data.missing_values import feature_statistics, feature_sums, fill_low_rank, row_chunks
+from dropmargin.data.missing_values import (
+    IsMissing,
+    feature_statistics,
+    feature_sums,
+    fill_low_rank,
+    is_negative_zero,
+    mark_missing,
+    row_chunks,
+)
 from dropmargin.estimators.conditional import FactorModel
 from dropmargin.typing import Array
 
@@ -113,36 +121,28 @@ def fit_factor_model(X: Any, sample_weight: Array, has_missing: bool, rank: int 
     ``has_missing`` says whether minus zeros are missing entries. ``rank`` is at most the smaller of the numbers of rows
     of positive weight and of features.
     """
-    if not sample_weight.all():
-        X, sample_weight = X[sample_weight > 0.0], sample_weight[sample_weight > 0.0]
-    n_features = X.shape[1]
+    is_missing = is_negative_zero if has_missing else None
+    X, sample_weight = X[sample_weight > 0.0], sample_weight[sample_weight > 0.0]
+    n_rows, n_features = X.shape
     X, used = drop_empty_columns(X)
     rows = one_partition(X, sample_weight)
     mean, deviation, *_ = feature_statistics(rows, has_missing)
-    assert deviation is not None
-    total, lost, _ = rows.map_sum(feature_sums, has_missing)
+    total, lost, *_ = rows.map_sum(feature_sums, has_missing)
     statistics = mean, np.square(deviation), 1.0 - lost / total
-    if rank is not None:
-        model = _Covariance((SecondMoments(X, sample_weight, mean, has_missing),), total, *statistics).model(rank)
-    else:
-        held_out = _held_out(X.shape[0])
-        parts = [(X[rows], sample_weight[rows]) for rows in (~held_out, held_out)]
-        moments = [SecondMoments(*part, mean, has_missing) for part in parts]
+    held_out = np.zeros(n_rows, dtype=bool)
+    if rank is None:
+        number = min(_MOST_HELD_OUT, n_rows // _HELD_OUT_EVERY)
+        held_out[np.random.default_rng(0).choice(n_rows, size=number, replace=False)] = True
+    parts = [(X[own], sample_weight[own]) for own in (~held_out, held_out)]
+    moments = [SecondMoments(*part, mean, is_missing) for part in parts]
+    if rank is None:
         rest = _Covariance((moments[0],), float(parts[0][1].sum()), *statistics)
         most = min(*parts[0][0].shape, _MOST_LOADINGS // n_features)
         rank = _choose_rank(rest, most, *parts[1], has_missing)
-        model = _Covariance(tuple(moments), total, *statistics).model(rank)
+    model = _Covariance(tuple(moments), total, *statistics).model(rank)
     if has_missing:
         model = _refined(model, X, sample_weight)
     return model if used is None else model.of_more_features(used, n_features)
-
-
-def _held_out(n_rows: int) -> Array:
-    """Return which rows are held out; the same for every call with so many rows."""
-    chosen = np.zeros(n_rows, dtype=bool)
-    number = min(_MOST_HELD_OUT, n_rows // _HELD_OUT_EVERY)
-    chosen[np.random.default_rng(0).choice(n_rows, size=number, replace=False)] = True
-    return chosen
 
 
 def _choose_rank(covariance: _Covariance, most: int, X: Any, sample_weight: Array, has_missing: bool) -> int:
@@ -160,12 +160,14 @@ def log_likelihood(model: FactorModel, X: Any, sample_weight: Array, has_missing
     psi = model.residual_variance
     inverse = np.divide(1.0, psi, out=np.zeros_like(psi), where=psi > 0.0)
     logs = np.log(psi, out=np.zeros_like(psi), where=psi > 0.0)
+    is_missing: IsMissing | None = is_negative_zero if has_missing else None
     total = 0.0
     for where in row_chunks(X, 2 * model.rank**2 if has_missing else model.rank):
-        rows = Deviations.of_training_rows(X[where], model.mean, has_missing)
-        factors, covariance = model.expected_factors(rows)
+        rows = Deviations(X[where], model.mean, is_missing)
+        factors, covariance = model.expected_factors(X[where], is_missing)
         explained = np.einsum("nk,nk->n", factors, rows.times(model.precision_factors))
-        own = rows.squares_times(inverse) - explained - np.linalg.slogdet(covariance)[1] + rows.observed_times(logs)
+        own = rows.squares_times(inverse) - explained - np.linalg.slogdet(covariance)[1] + logs.sum()
+        own -= mark_missing(X[where], is_negative_zero) @ logs if has_missing else 0.0
         total += float(sample_weight[where] @ own)
     return -0.5 * total / sample_weight.sum()
 
@@ -175,13 +177,12 @@ def _refined(model: FactorModel, X: Any, sample_weight: Array) -> FactorModel:
     if X.shape[0] > _MOST_FILLED_ROWS:
         rows = np.sort(np.random.default_rng(0).choice(X.shape[0], size=_MOST_FILLED_ROWS, replace=False))
         X, sample_weight = X[rows], sample_weight[rows]
-    total, lost, _ = one_partition(X, sample_weight).map_sum(feature_sums, True)
+    total, lost, *_ = one_partition(X, sample_weight).map_sum(feature_sums, True)
     for _ in range(_N_FILLS if model.has_table else 0):
         filled = fill_conditional(X, model)
         mean, deviation, *_ = feature_statistics(one_partition(filled, sample_weight), False)
-        assert deviation is not None
         variance = np.square(deviation) + lost / total * model.residual_variance
-        moments = SecondMoments(filled, sample_weight, mean, False)
+        moments = SecondMoments(filled, sample_weight, mean, None)
         model = _Covariance((moments,), total, mean, variance, np.ones_like(mean)).model(model.rank)
     return model
 
@@ -190,6 +191,6 @@ def fill_conditional(X: Any, model: FactorModel) -> Any:
     """Return a copy of ``X`` with the conditional mean in place of each missing entry (minus zeros)."""
     parts = []
     for where in row_chunks(X, 2 * model.rank**2):
-        factors, _ = model.expected_factors(Deviations.of_training_rows(X[where], model.mean, True))
-        parts.append(fill_low_rank(X[where], model.mean, factors, model.factors))
+        factors, _ = model.expected_factors(X[where], is_negative_zero)
+        parts.append(fill_low_rank(X[where], model.mean, factors, model.factors, is_negative_zero))
     return stack_rows(parts)

@@ -1,31 +1,36 @@
-"""What an estimator contributes to a fit, wherever the rows are: problem, labels, start and fitted attributes.
+"""A fit, wherever the rows are: checked rows become training data, `solve` minimises, and attributes are set.
 
-Rows are in memory (`CheckedRows`), or in files or on a cluster (`partition_fit.PartitionRows`); `Fit.run` is the same
-for all of them. Other packages use this interface, and no private attributes of an estimator.
+`TrainingRows` are rows after all checks: in memory (`check_rows`), or in files or on a cluster
+(`partition_fit.checked_rows`). `fit_rows` is the fit of an estimator to them. Other packages use these functions, and
+no private attributes of an estimator.
 """
 
 from __future__ import annotations
 
 import sys
 import warnings
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.multiclass import check_classification_targets
 
 from dropmargin.data import (
-    EncodedRows,
+    Partitions,
     Rows,
+    TrainingData,
     as_dense,
     binary_outputs,
     canonical,
+    entry_range,
+    is_dense_matrix,
     linear_scores,
+    one_partition,
+    worst_column,
 )
 from dropmargin.data.inputs import validate_rows
 from dropmargin.data.missing_values import (
@@ -38,7 +43,8 @@ from dropmargin.data.missing_values import (
 )
 from dropmargin.errors import ParameterError
 from dropmargin.estimators import missing, validation
-from dropmargin.estimators.factor_analysis import FactorModel, fill_conditional, fit_factor_model
+from dropmargin.estimators.conditional import FactorModel
+from dropmargin.estimators.factor_analysis import fill_conditional, fit_factor_model
 from dropmargin.estimators.parameters import check_parameters
 from dropmargin.losses import Logistic, Loss, MCFLogistic, MGFLoss, MomentLoss
 from dropmargin.noise import Noise, as_noise
@@ -50,17 +56,61 @@ if TYPE_CHECKING:
     from dropmargin.estimators.base import MarginalisedModel
 
 
-class TrainingRows(ABC):
-    """Training rows after all checks, wherever they are."""
+# Rows ----------------------------------------------------------------------------------------------------------------
 
+
+@dataclass(frozen=True, eq=False)
+class TrainingRows:
+    """Training rows after all checks, wherever they are.
+
+    Parameters
+    ----------
+    partitions : Partitions of Rows
+        Missing entries are minus zeros, and ``y`` is the index of each row's label.
+    n_rows, n_features, n_stored : int
+        The shape of ``X``, and the number of stored entries.
+    is_dense : bool
+    dtype : dtype
+        The precision of the products.
+    has_missing : bool
+    labels : ndarray
+        All labels, sorted; those of a regression are the different targets.
+    totals : ndarray
+        The sum of the sample weights of each label.
+    lowest, highest : float
+        The range of the entries.
+    where : callable
+        Returns how an error names the feature of the lowest entry (true), or of that of largest absolute value.
+    feature_names : sequence of str, default=None
+    are_filled : bool, default=False
+        Whether missing entries take their conditional means before a fit, so that the noise corrupts them.
+    """
+
+    partitions: Partitions
+    n_rows: int
     n_features: int
-    feature_names: Sequence[str] | None
+    n_stored: int
+    is_dense: bool
     dtype: Any
     has_missing: bool
-    #: Whether zeros are not stored.
-    has_implicit: bool
-    #: Whether missing entries take values before the fit, so that the noise corrupts them.
-    are_filled = False
+    labels: Array
+    totals: Array
+    lowest: float
+    highest: float
+    where: Callable[[bool], str]
+    feature_names: Sequence[str] | None = None
+    are_filled: bool = False
+
+    def take(self, index: Array) -> TrainingRows:
+        """Return some rows of those in memory."""
+        rows = self.partitions.single().take(index)
+        totals = np.bincount(rows.y, rows.sample_weight, minlength=len(self.labels))
+        partitions = one_partition(rows.X, rows.sample_weight, rows.y)
+        return replace(self, partitions=partitions, n_rows=len(rows), n_stored=int(rows.X.size), totals=totals)
+
+    def check_range(self, noise: Noise | None) -> None:
+        """Raise a `ValueError` if entries are too large, or negative where the noise does not allow it."""
+        validation.check_range(self.lowest, self.highest, noise, self.where)
 
     def problem(self, problem: Problem) -> Problem:
         """Return the problem with its noise for these features; the noise excludes missing entries."""
@@ -70,223 +120,199 @@ class TrainingRows(ABC):
         noise = problem.noise.resolve(self.n_features, self.feature_names)
         self.check_range(noise)
         if self.has_missing and not self.are_filled:
-            noise = missing.exclude_missing_from_noise(noise, self.has_implicit)
+            noise = missing.exclude_missing_from_noise(noise, self.n_stored < self.n_rows * self.n_features)
         return replace(problem, noise=noise)
 
-    @abstractmethod
-    def check_range(self, noise: Noise) -> None:
-        """Raise a `ValueError` if there are negative entries, and the noise does not allow them."""
+    def encoded(self, index: Array, factors: Array, class_weights: Array, **given: Any) -> TrainingData:
+        """Return the rows with an index for each label, and a factor of its weights."""
+        partitions = self.partitions.transformed(_encode, index, factors)
+        sizes = self.n_rows, self.n_features, class_weights, self.is_dense, self.n_stored
+        return TrainingData(partitions, *sizes, has_missing=self.has_missing, **given)
 
-    @abstractmethod
-    def encoded(self, fit: Fit) -> AbstractContextManager[EncodedRows]:
-        """Return a context with the rows as a solver needs them."""
-
-    def statistics(self, fit: Fit, encoded: EncodedRows) -> FeatureStatistics:
-        """Return the statistics of the features that predictions need."""
-        return encoded.feature_statistics() if fit.uses_deviations else FeatureStatistics(encoded.feature_means, None)
-
-    @abstractmethod
     def mean_square(self) -> float:
         """Return the weighted mean of the squared norm of a row; dense rows are centred."""
+        return self.encoded(np.arange(len(self.labels)), np.ones(len(self.labels)), self.totals).mean_square()
 
 
-class CheckedRows(Rows, TrainingRows):
-    """Training rows in memory; missing entries, if there are any, have become minus zeros."""
-
-    def __init__(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any,
-        has_missing: bool,
-        feature_names: Sequence[str] | None = None,
-        are_filled: bool = False,
-    ) -> None:
-        super().__init__(X, y, sample_weight)
-        self.has_missing = has_missing
-        self.feature_names = feature_names
-        self.are_filled = are_filled
-        self.n_features, self.dtype = X.shape[1], X.dtype
-        self.has_implicit = X.size < X.shape[0] * X.shape[1]
-        self._model: FactorModel | None = None
-
-    def take(self, index: Array) -> CheckedRows:
-        chosen = self.X[index], self.y[index], self.sample_weight[index]
-        return CheckedRows(*chosen, self.has_missing, self.feature_names, self.are_filled)
-
-    def check_range(self, noise: Noise) -> None:
-        if not noise.allows_negative:
-            validation.check_entries(self.X, noise, self.feature_names)
-
-    def encoded(self, fit: Fit) -> AbstractContextManager[EncodedRows]:
-        classes, targets, weights = fit.encode_labels(self.y, self.sample_weight)
-        X, is_missing = self.X, self.has_missing
-        if self.are_filled and is_missing:
-            X, is_missing = fill_conditional(X, self._factor_model(fit)), False
-        n_classes, first = 1 if classes is None else len(classes), fit.first_intercept(targets, weights)
-        given = {"classes": classes, "has_missing": is_missing, "first_intercept": first}
-        return nullcontext(EncodedRows.of_matrix(X, targets, weights, n_classes, **given))
-
-    def statistics(self, fit: Fit, encoded: EncodedRows) -> FeatureStatistics:
-        if not self.are_filled:
-            return super().statistics(fit, encoded)
-        model = self._factor_model(fit)
-        return FeatureStatistics(model.mean, None, model.factors, model.residual_variance)
-
-    def _factor_model(self, fit: Fit) -> FactorModel:
-        """Return the Gaussian of the features, fitted when it is first used."""
-        if self._model is None:
-            _, _, weights = fit.encode_labels(self.y, self.sample_weight)
-            self._model = fit_factor_model(self.X, weights, self.has_missing, fit.estimator.missing_rank)
-        return self._model
-
-    def mean_square(self) -> float:
-        return EncodedRows.of_matrix(self.X, self.y, self.sample_weight, n_classes=1).mean_square()
-
-    def residual_deviation(self, model: MarginalisedModel) -> float | None:
-        """Return the standard deviation of the residuals of complete rows; ``None`` if there are too few rows."""
-        X, y, weights = self.X, self.y, self.sample_weight
-        if self.has_missing:
-            complete = np.flatnonzero(~incomplete_rows(negative_zero_to_nan(X)))
-            X, y, weights = X[complete], y[complete], weights[complete]
-        n_rows = np.count_nonzero(weights)
-        # Noise and penalty leave fewer degrees of freedom to the coefficients, so this is an upper bound.
-        n_free = n_rows - 1 - np.count_nonzero(model.coef_)
-        if n_free <= 0:
-            return None
-        squares = np.square(y - linear_scores(X, *coefficients(model))[:, 0])
-        return float(np.sqrt(np.average(squares, weights=weights) * n_rows / n_free))
+def _encode(rows: Rows, index: Array, factors: Array) -> Rows:
+    weights = 1.0 if rows.sample_weight is None else rows.sample_weight
+    return Rows(rows.X, index[rows.y], weights * factors[rows.y], rows.number)
 
 
-class Fit:
-    """What an estimator contributes to a fit; its parameters are checked."""
+def check_rows(estimator: MarginalisedModel, X: Any, y: Any, sample_weight: Any) -> TrainingRows:
+    """Return training data in memory after all checks but those of the noise."""
+    is_number = isinstance(estimator, RegressorMixin)
+    X, y = validate_rows(estimator, X, y, ensure_all_finite=estimator._finite(), y_numeric=is_number)
+    if is_number:
+        y = validation.check_targets(y)
+    X, names = canonical(X), getattr(estimator, "feature_names_in_", None)
+    is_missing, are_filled = estimator.missing != "error" and has_missing(X), estimator.missing == "conditional"
+    X = validation.check_entries(nan_to_negative_zero(X) if is_missing else X, None, names)
+    weights = validation.check_weights(sample_weight, X.shape[0])
+    n_rows, n_features, rank = np.count_nonzero(weights), X.shape[1], estimator.missing_rank
+    if are_filled and rank is not None and rank > min(n_rows, n_features):
+        raise ValueError(
+            f"missing_rank must be at most the number of rows of positive weight, {n_rows}, and of features, "
+            f"{n_features}, got {rank}."
+        )
+    if not is_number:
+        check_classification_targets(y)
+    labels, codes = np.unique(y, return_inverse=True)
+    totals, (lowest, highest) = np.bincount(codes, weights), entry_range(X)
 
-    def __init__(self, estimator: MarginalisedModel) -> None:
-        self.estimator = estimator
-        self.problem = _problem(estimator)
-        self.is_regression = isinstance(estimator, RegressorMixin)
-        self.uses_deviations: bool = estimator.missing == "rescale"
+    def where(smallest: bool) -> str:
+        return validation.feature_label(worst_column(X, smallest), names)
 
-    def check_rows(self, X: Any, y: Any, sample_weight: Any) -> CheckedRows:
-        """Return training data in memory after all checks but those of the labels and of the noise."""
-        own = self.estimator
-        X, y = validate_rows(own, X, y, ensure_all_finite=own._finite(), y_numeric=self.is_regression)
-        if self.is_regression:
-            y = validation.check_targets(y)
-        X, names = canonical(X), getattr(own, "feature_names_in_", None)
-        is_missing, are_filled = own.missing != "error" and has_missing(X), own.missing == "conditional"
-        X = validation.check_entries(nan_to_negative_zero(X) if is_missing else X, None, names)
-        weights = validation.check_weights(sample_weight, X.shape[0])
-        n_rows, n_features = np.count_nonzero(weights), X.shape[1]
-        if are_filled and own.missing_rank is not None and own.missing_rank > min(n_rows, n_features):
-            raise ValueError(
-                f"missing_rank must be at most the number of rows of positive weight, {n_rows}, and of features, "
-                f"{n_features}, got {own.missing_rank}."
-            )
-        return CheckedRows(X, y, weights, is_missing, names, are_filled)
+    sizes = X.shape[0], n_features, int(X.size), is_dense_matrix(X), X.dtype, is_missing
+    entries = labels, totals, lowest, highest, where
+    return TrainingRows(one_partition(X, weights, codes), *sizes, *entries, names, are_filled)
 
-    def run(
-        self, rows: TrainingRows, n_threads: int = 1, start: Array | None = None, monitor: Monitor | None = None
-    ) -> None:
-        """Solve the problem and set the fitted attributes.
 
-        ``start`` are coefficients near the solution; ``monitor`` is called in addition to that of ``verbose``.
-        """
-        problem = rows.problem(self.problem)
-        if monitor is not None:
-            problem = replace(problem, monitor=partial(_both, problem.monitor, monitor))
-        with rows.encoded(self) as encoded:
-            start = self.start(encoded.classes, rows.n_features) if start is None else start
-            result = solve(problem, encoded, start, n_threads)
-            self.store(result, encoded, rows)
+# The fit -------------------------------------------------------------------------------------------------------------
 
-    def encode_labels(self, y: Array, weights: Array) -> tuple[Array | None, Array, Array]:
-        """Return the classes, the index of the class of each row (-1: none), and its weight; numbers as they are."""
-        if self.is_regression:
-            return None, y, weights
-        own = self.estimator
-        return validation.encode_labels(y, own.class_weight, weights, type(own).__name__)
 
-    def encode_classes(self, classes: Array, totals: Array) -> tuple[Array, Array, Array]:
-        """Return which classes take part, the index of each, and its weight factor; ``totals`` are their weights.
+def fit_rows(
+    estimator: MarginalisedModel,
+    problem: Problem,
+    rows: TrainingRows,
+    n_threads: int = 1,
+    start: Array | None = None,
+    monitor: Monitor | None = None,
+) -> None:
+    """Fit an estimator to rows, wherever they are, and set the fitted attributes.
 
-        In a regression, each number is a class, and its own index.
-        """
-        if self.is_regression:
-            return totals > 0.0, classes, np.ones(len(classes))
-        own = self.estimator
-        return validation.encode_classes(classes, totals, own.class_weight, type(own).__name__)
+    ``problem`` is that of `problem_of`; ``start`` are coefficients near the solution, those of the last fit with
+    ``warm_start``; ``monitor`` is called in addition to that of ``verbose``.
+    """
+    problem = rows.problem(problem)
+    if monitor is not None:
+        problem = replace(problem, monitor=partial(_both, problem.monitor, monitor))
+    data, statistics = training_data(estimator, rows)
+    if start is None:
+        start = _warm_start(estimator, data.classes, rows.n_features)
+    result = solve(problem, data, start, n_threads)
+    estimator.__dict__.pop("_stream", None)  # of an earlier `partial_fit`
+    set_result(estimator, result, rows.dtype)
+    set_classes(estimator, data.classes, statistics)
+    if isinstance(estimator, RegressorMixin):
+        set_or_delete(estimator, "residual_deviation_", _residual_deviation(estimator, rows))
+    if not result.converged:
+        scale = "scale the columns of X to similar ranges, or choose a smaller C."
+        more = "Raise max_iter or tol," if result.n_iter >= estimator.max_iter else "More iterations will not help:"
+        message = f"{type(estimator).__name__} did not converge: {result.message}. {more} {scale}"
+        warnings.warn(message, ConvergenceWarning, stacklevel=3)
 
-    def first_intercept(self, y: Array, weights: Array) -> float:
-        """Return the intercept to start from: for numbers, their weighted mean, or one without any loss; else zero."""
-        loss = self.problem.loss
-        if not self.is_regression:
-            return 0.0
-        assert isinstance(loss, MomentLoss)
-        counted = y[weights > 0.0]
-        middle = 0.5 * (counted.min() + counted.max())
-        if not loss.value(counted, np.full_like(counted, middle), np.zeros_like(counted)).any():
-            return float(middle)
-        return float(np.average(y, weights=weights))
 
-    def n_outputs(self, classes: Array | None) -> int:
-        """Return the number of outputs for these classes."""
-        return 1 if classes is None else len(binary_outputs(len(classes), self.problem.multi_class))
+def training_data(
+    estimator: MarginalisedModel, rows: TrainingRows, scores_incomplete: bool = True
+) -> tuple[TrainingData, FeatureStatistics]:
+    """Return the rows as a solver needs them, and the statistics of the features that predictions need.
 
-    def scale_of_C(self, y: Array, sample_weight: Array) -> float:  # noqa: N802
-        """Return the factor of the default values of ``C`` of a search."""
-        return self.estimator._scale_of_C(y, sample_weight)
+    Unless ``scores_incomplete``, predictions are those of complete rows, which need the means at most.
+    """
+    present, index, factors = _encode_labels(estimator, rows)
+    labels, weights = rows.labels[present], (rows.totals * factors)[present]
+    if isinstance(estimator, RegressorMixin):
+        first = _first_intercept(estimator._make_loss(), labels, weights)
+        data = rows.encoded(index, factors, np.array([weights.sum()]), first_intercept=first)
+    else:
+        data = rows.encoded(index, factors, weights, classes=labels)
+    if not (scores_incomplete or rows.has_missing) or estimator.missing == "error":
+        return data, FeatureStatistics(data.feature_means, None)
+    if estimator.missing == "rescale":
+        return data, FeatureStatistics(data.feature_means, data.feature_deviations)
+    own = data.rows.single()
+    model = fit_factor_model(own.X, own.sample_weight, data.has_missing, estimator.missing_rank)
+    if data.has_missing:
+        data = replace(data, rows=data.rows.transformed(_fill_rows, model), has_missing=False)
+    return data, FeatureStatistics(model.mean, None, model.factors, model.residual_variance)
 
-    def start(self, classes: Array | None, n_features: int) -> Array | None:
-        """Return the coefficients of an earlier fit (``warm_start``), if their shape and the classes are the same."""
-        own = self.estimator
-        if not (own.warm_start and hasattr(own, "coef_")):
-            return None
-        if classes is not None and not np.array_equal(own.classes_, classes):
-            return None
-        coef, intercept = coefficients(own)
-        if coef.shape != (self.n_outputs(classes), n_features):
-            return None
-        return np.vstack([as_dense(coef).T, intercept[None, :]]).astype(np.float64)
 
-    def set_features(self, n_features: int, names: Sequence[str] | None) -> None:
-        self.estimator.n_features_in_ = n_features
-        set_or_delete(self.estimator, "feature_names_in_", None if names is None else np.array(names, dtype=object))
+def _encode_labels(estimator: MarginalisedModel, rows: TrainingRows) -> tuple[Array, Array, Array]:
+    """Return which labels take part, the index of each, and its weight factor; a number is its own index."""
+    if isinstance(estimator, RegressorMixin):
+        return rows.totals > 0.0, rows.labels, np.ones(len(rows.labels))
+    return validation.encode_classes(rows.labels, rows.totals, estimator.class_weight, type(estimator).__name__)
 
-    def set_classes(self, classes: Array | None, statistics: FeatureStatistics) -> None:
-        """Set the classes and what predictions need to know of the features."""
-        if classes is not None:
-            self.estimator.classes_ = classes
-        for name, values in zip(STATISTICS, statistics, strict=True):
-            set_or_delete(self.estimator, name, values)
 
-    def set_result(self, result: Result, dtype: Any) -> None:
-        """Set coefficients, intercepts and the attributes that describe the fit."""
-        if not np.isfinite(result.coef).all():
-            raise ValueError(
-                "The fit left the range of floating-point numbers. Scale the columns of X, for example with "
-                "sklearn.preprocessing.StandardScaler, or choose a smaller C."
-            )
-        own = self.estimator
-        set_coefficients(own, result.coef, dtype)
-        own.n_iter_, own.n_passes_ = result.n_iter, result.n_passes
-        own.objective_ = float(result.objective.sum())
-        own.converged_, own.history_ = result.converged, result.history
+def classes_of(estimator: MarginalisedModel, rows: TrainingRows) -> Array | None:
+    """Return the classes that take part in a fit, ``None`` in a regression."""
+    return None if isinstance(estimator, RegressorMixin) else rows.labels[_encode_labels(estimator, rows)[0]]
 
-    def store(self, result: Result, encoded: EncodedRows, rows: TrainingRows) -> None:
-        """Set the fitted attributes; warn if the solver has not converged."""
-        own = self.estimator
-        own.__dict__.pop("_stream", None)  # of an earlier `partial_fit`
-        self.set_result(result, rows.dtype)
-        self.set_classes(encoded.classes, rows.statistics(self, encoded))
-        if self.is_regression:
-            deviation = rows.residual_deviation(own) if isinstance(rows, CheckedRows) else None
-            set_or_delete(own, "residual_deviation_", deviation)
-        if not result.converged:
-            scale = "scale the columns of X to similar ranges, or choose a smaller C."
-            more = "Raise max_iter or tol," if result.n_iter >= own.max_iter else "More iterations will not help:"
-            message = f"{type(own).__name__} did not converge: {result.message}. {more} {scale}"
-            warnings.warn(message, ConvergenceWarning, stacklevel=3)
+
+def _fill_rows(rows: Rows, model: FactorModel) -> Rows:
+    return Rows(fill_conditional(rows.X, model), rows.y, rows.sample_weight)
+
+
+def _first_intercept(loss: Loss, y: Array, weights: Array) -> float:
+    """Return the intercept to start a regression from: the weighted mean of the targets, or one without any loss."""
+    assert isinstance(loss, MomentLoss)
+    middle = 0.5 * (y.min() + y.max())
+    if not loss.value(y, np.full_like(y, middle), np.zeros_like(y)).any():
+        return float(middle)
+    return float(np.average(y, weights=weights))
+
+
+def _residual_deviation(model: MarginalisedModel, rows: TrainingRows) -> float | None:
+    """Return the standard deviation of the residuals of complete rows in memory; ``None`` if there are too few."""
+    own = rows.partitions.single()
+    if own is None:
+        return None
+    if rows.has_missing:
+        own = own.take(np.flatnonzero(~incomplete_rows(negative_zero_to_nan(own.X))))
+    n_rows = np.count_nonzero(own.sample_weight)
+    # Noise and penalty leave fewer degrees of freedom to the coefficients, so this is an upper bound.
+    n_free = n_rows - 1 - np.count_nonzero(model.coef_)
+    if n_free <= 0:
+        return None
+    squares = np.square(rows.labels[own.y] - linear_scores(own.X, *coefficients(model))[:, 0])
+    return float(np.sqrt(np.average(squares, weights=own.sample_weight) * n_rows / n_free))
+
+
+def _warm_start(estimator: MarginalisedModel, classes: Array | None, n_features: int) -> Array | None:
+    """Return the coefficients of an earlier fit (``warm_start``), if their shape and the classes are the same."""
+    if not (estimator.warm_start and hasattr(estimator, "coef_")):
+        return None
+    if classes is not None and not np.array_equal(estimator.classes_, classes):
+        return None
+    coef, intercept = coefficients(estimator)
+    if coef.shape != (n_outputs(estimator, classes), n_features):
+        return None
+    return np.vstack([as_dense(coef).T, intercept[None, :]]).astype(np.float64)
+
+
+def n_outputs(estimator: MarginalisedModel, classes: Array | None) -> int:
+    """Return the number of outputs for these classes; ``None`` in a regression."""
+    return 1 if classes is None else len(binary_outputs(len(classes), estimator.multi_class))
+
+
+def scale_of_C(estimator: MarginalisedModel, y: Array, sample_weight: Array) -> float:  # noqa: N802
+    """Return the factor of the default values of ``C`` of a search."""
+    return estimator._scale_of_C(y, sample_weight)
+
+
+# Attributes ----------------------------------------------------------------------------------------------------------
+
+
+def set_classes(estimator: MarginalisedModel, classes: Array | None, statistics: FeatureStatistics) -> None:
+    """Set the classes and what predictions need to know of the features."""
+    if classes is not None:
+        estimator.classes_ = classes
+    for name, values in zip(STATISTICS, statistics, strict=True):
+        set_or_delete(estimator, name, values)
+
+
+def set_result(estimator: MarginalisedModel, result: Result, dtype: Any) -> None:
+    """Set coefficients, intercepts and the attributes that describe the fit."""
+    if not np.isfinite(result.coef).all():
+        raise ValueError(
+            "The fit left the range of floating-point numbers. Scale the columns of X, for example with "
+            "sklearn.preprocessing.StandardScaler, or choose a smaller C."
+        )
+    set_coefficients(estimator, result.coef, dtype)
+    estimator.n_iter_, estimator.n_passes_ = result.n_iter, result.n_passes
+    estimator.objective_ = float(result.objective.sum())
+    estimator.converged_, estimator.history_ = result.converged, result.history
 
 
 def coefficients(model: Any) -> tuple[Any, Array]:
@@ -302,10 +328,6 @@ def set_coefficients(model: MarginalisedModel, coef: Array, dtype: Any) -> None:
         model.coef_, model.intercept_ = model.coef_[0], model.intercept_[0]
 
 
-def loss_of(model: MarginalisedModel) -> Loss:
-    return model._make_loss()
-
-
 def set_or_delete(estimator: Any, name: str, value: Any) -> None:
     """Set an attribute; if the value is ``None``, delete that of an earlier fit."""
     if value is not None:
@@ -314,7 +336,7 @@ def set_or_delete(estimator: Any, name: str, value: Any) -> None:
         delattr(estimator, name)
 
 
-def _problem(estimator: MarginalisedModel) -> Problem:
+def problem_of(estimator: MarginalisedModel) -> Problem:
     """Check the parameters and return the problem that they describe."""
     values = check_parameters(estimator)
     penalty = Penalty(l2=1.0 - values["l1_ratio"], l1=values["l1_ratio"])

@@ -19,24 +19,16 @@ row without observed features has the score ``b + w.mu`` of the mean training ro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 from sklearn.utils import check_array
 
-from dropmargin.data import FeatureGroups, apply_entry, group_sums, linear_scores, map_entries
+from dropmargin.data import linear_scores
 from dropmargin.data.inputs import column_names
-from dropmargin.data.missing_values import (
-    FeatureStatistics,
-    has_missing,
-    is_negative_zero,
-    mark_missing,
-    row_chunks,
-    zero_missing,
-)
+from dropmargin.data.missing_values import has_missing, is_negative_zero, mark_missing, row_chunks, zero_missing
 from dropmargin.noise import Noise, Variance
 from dropmargin.typing import Array
 
@@ -73,10 +65,11 @@ def restore_columns(X: Any, names: Array | None) -> Any:
 
 def exclude_missing_from_noise(noise: Noise, has_implicit: bool) -> Noise:
     """Return a noise that does not corrupt missing entries; ``has_implicit``: ``X`` has zeros that are not stored."""
-    if not noise.variance().has_floor:
+    variance = noise.variance()
+    if noise.missing_values is not None or not np.any(variance.of_zero):
         return noise
     name = type(noise).__name__
-    if noise.variance().moves_entries:
+    if variance.depends_on_x:
         raise ValueError(
             f"X has NaN, and the variance of {name} depends on the entries and is not zero for zeros: "
             "missing='rescale' cannot distinguish zeros and NaN. Impute X first, for example with "
@@ -110,7 +103,7 @@ class _ObservedOnly(Noise):
 
     def variance(self) -> Variance:
         # Subtracting the missing entries from a floor could give negative variances by rounding.
-        return Variance(entry=_is_observed, slope=self.noise.variance().floor)
+        return Variance(entry=_is_observed, slope=self.noise.variance().constant)
 
     def log_mgf(self, t: Array, x: Array) -> tuple[Array, Array, Array]:
         value, first, second = (np.where(is_negative_zero(x), 0.0, part) for part in self.noise.log_mgf(t, x))
@@ -120,131 +113,116 @@ class _ObservedOnly(Noise):
 # Prediction ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class IncompleteRows:
-    """Rows of ``X``, possibly with missing features. Their scores are ``shift + factor * filled @ coef.T``."""
+class Rule:
+    """Scores as functions of sums over the features that are left; a feature that is not left has the value ``centre``.
 
-    filled: Any  # with 0 for missing features
-    missing: Any  # 1 for missing features, else 0; None if no feature is missing
-    factor: Array  # (n_rows, n_outputs)
-    shift: Array  # (n_rows, n_outputs)
+    This class is the rule of features that vanish with ``missing="error"``.
+    """
+
+    def __init__(self, coef: Array, intercept: Array, centre: Any) -> None:
+        self.coef = coef.astype(np.float64)
+        self.centre = np.broadcast_to(np.asarray(centre, dtype=np.float64), coef.shape[1])
+        self.at_centre = intercept + self.coef @ self.centre
+
+    def terms(self, features: Array, values: Any) -> Array:
+        """Return the terms of the sums of each feature, one row per feature."""
+        return (values - self.centre[features])[:, None] * self.coef.T[features]
+
+    def scores(self, sums: Array) -> Array:
+        """Return the scores from sums over the features that are left, one row for each row of sums."""
+        return self.at_centre + sums
+
+
+class Rescaled(Rule):
+    """The rule of ``missing="rescale"``, see the module's docstring."""
+
+    def __init__(self, coef: Array, intercept: Array, mean: Array, deviation: Array) -> None:
+        super().__init__(coef, intercept, mean)
+        self.intercept, self.contribution = intercept, np.abs(self.coef) * deviation
+
+    def terms(self, features: Array, values: Any) -> Array:
+        own = super().terms(features, values)
+        return np.hstack([own, self.contribution.T[features], np.ones((len(own), 1))])
+
+    def scores(self, sums: Array) -> Array:
+        n_outputs, n_features = self.coef.shape
+        deviations, observed, count = np.split(sums, [n_outputs, 2 * n_outputs], axis=1)
+        return self.at_centre + deviations * self.factors(n_features - count, self.contribution.sum(axis=1) - observed)
+
+    def factors(self, count: Array, lost: Array) -> Array:
+        """Return the factor of each row and output, 0 if no feature is observed.
+
+        ``count`` is the number of missing features of each row, of shape (n_rows, 1); ``lost`` are the sums of
+        ``|w_d| sd_d`` over these.
+        """
+        total, missing = self.contribution.sum(axis=1), count / self.coef.shape[1]
+        lost_share = np.divide(lost, total, out=missing + np.zeros_like(total), where=total > 0.0)
+        share = np.maximum(1.0 - lost_share, 0.5 * (1.0 - missing))
+        return np.divide(1.0, share, out=np.zeros_like(share), where=missing < 1.0)
+
+    def affine(self, missing_sums: Callable[[Array], Array]) -> tuple[Array, Array]:
+        """Return the factor and the shift of the scores of rows, each of shape (n_rows, n_outputs).
+
+        ``missing_sums`` returns the sums over the missing features of each row of several vectors, rows of a matrix.
+        """
+        n_outputs, n_features = self.coef.shape
+        at_mean = self.centre * self.coef
+        sums = missing_sums(np.vstack([np.ones(n_features), self.contribution, at_mean]))
+        count, lost, mean_lost = np.split(sums, [1, n_outputs + 1], axis=1)
+        factor = np.where(count == 0.0, 1.0, self.factors(count, lost))
+        shift = self.at_centre - factor * (at_mean.sum(axis=1) - mean_lost)
+        return factor, np.where(count == 0.0, self.intercept, shift)
+
+    def lost_variances(self, missing: Any) -> Array:
+        """Return the sum of ``w_d^2 sd_d^2`` over the missing features, what the scores vary by without these."""
+        return times(missing, np.square(self.contribution))
+
+
+class AffineRows:
+    """Rows whose scores are ``shift + factor * filled @ coef.T``.
+
+    Parameters
+    ----------
+    given : ndarray or sparse array of shape (n_rows, n_features)
+        The rows. NaN is a missing feature, if there is a rule.
+    intercept : ndarray of shape (n_outputs,)
+    rule : Rescaled, default=None
+        The rule for missing features.
+    """
+
+    def __init__(self, given: Any, intercept: Array, rule: Rescaled | None = None) -> None:
+        self.given, self.intercept, self.rule = given, intercept, rule
+        self.filled, self.missing = given, None  # 0 for missing features; 1 for these, else 0
+        shape = given.shape[0], len(intercept)
+        self.factor, self.shift = np.ones(shape), np.broadcast_to(intercept, shape)
+        if rule is not None and has_missing(given):
+            self.filled, self.missing = zero_missing(given), mark_missing(given)
+            self.factor, self.shift = rule.affine(partial(times, self.missing))
+
+    def take(self, index: Any) -> AffineRows:
+        """Return some of the rows."""
+        return AffineRows(self.given[index], self.intercept, self.rule)
 
     def scores(self, coef: Array) -> Array:
-        return self.factor * _times(self.filled, coef) + self.shift
+        return self.factor * times(self.filled, coef) + self.shift
 
     def observed_sums(self, coef: Array) -> Array:
         """Return the sums of the coefficients of the observed features of each row."""
-        total = coef.sum(axis=1)
-        missing = self.missing
-        return np.tile(total, (len(self.factor), 1)) if missing is None else total - _times(missing, coef)
-
-    def take(self, members: Array) -> IncompleteRows:
-        """Return some of the rows."""
-        missing = None if self.missing is None else self.missing[members]
-        return IncompleteRows(self.filled[members], missing, self.factor[members], self.shift[members])
-
-    def covariance_matrices(self, variance: Variance, coef: Array) -> Array:
-        """Return the covariance matrix of the scores of each row under the noise."""
-        n_outputs = len(coef)
-        out = np.empty((len(self.factor), n_outputs, n_outputs))
-        for k in range(n_outputs):
-            out[:, k, k:] = out[:, k:, k] = self.covariances(variance, coef[k], coef[k:])
-        return out * (self.factor[:, :, None] * self.factor[:, None, :])
-
-    def covariances(self, variance: Variance, first: Array, second: Array) -> Array:
-        """Return the covariances of ``u.x~`` and ``w.x~`` of each row under the noise, for rows ``w`` of ``second``.
-
-        ``u`` is ``first``; or ``w`` itself, if ``first`` is ``second``. Missing features have variance 0.
-        """
-        if variance.groups is not None:
-            return self._group_covariances(variance.feature_groups(second.shape[1]), first, second)
-        products = first * second
-        variance = variance.of_stored_entries()  # a missing feature, which is filled with zero, has the floor alone
-        out = np.zeros((len(self.factor), len(products)))
-        entry = variance.entry
-        if entry is not None and variance.moves_entries:
-            entries = map_entries(self.filled, partial(apply_entry, entry), zeros_stay=True, what="The variance")
-            out += _times(entries, products * variance.slope)
-        return out + self.observed_sums(products * variance.floor) if variance.has_floor else out
-
-    def _group_covariances(self, groups: FeatureGroups, first: Array, second: Array) -> Array:
-        """Return the covariances if features are corrupted in groups: the sum of ``c_g s_ig(u) s_ig(w)``."""
-
-        def scores(coef: Array) -> Array:
-            deviations = group_sums(self.filled, coef, groups.numbers) - groups.at_reference(coef[:, None])[:, 0]
-            if self.missing is None:
-                return deviations
-            return deviations + group_sums(self.missing, groups.reference * coef, groups.numbers)
-
-        shared = scores(first) if first.ndim == 1 else None
-        out = np.empty((len(self.factor), len(second)))
-        for k, coef in enumerate(second):
-            of_second = scores(coef)
-            of_first = of_second if shared is None else shared
-            out[:, k] = (of_first * of_second) @ groups.slope
-        return out
+        total = np.broadcast_to(coef.sum(axis=1), (len(self.factor), len(coef)))
+        return total if self.missing is None else total - times(self.missing, coef)
 
 
-def anchored_rows(
-    X: Any, coef: Array, intercept: Array, statistics: FeatureStatistics | None, n_results: int
-) -> Iterator[tuple[slice, IncompleteRows]]:
-    """Yield slices of rows, and the rows with the factor and shift of their scores; see the module's docstring.
-
-    Without ``statistics`` of the training features, ``X`` must not have NaN. Chunks are small enough for ``n_results``
-    numbers per row.
-    """
-    for where in row_chunks(X, n_results):
-        rows = X[where]
-        shape = rows.shape[0], len(coef)
-        if statistics is None or not has_missing(rows):
-            yield where, IncompleteRows(rows, None, np.ones(shape), np.broadcast_to(intercept, shape))
-            continue
-        missing = mark_missing(rows)
-        factor, shift = anchor(partial(_times, missing), coef, intercept, statistics)
-        yield where, IncompleteRows(zero_missing(rows), missing, factor, shift)
-
-
-def anchor(
-    missing_sums: Callable[[Array], Array], coef: Array, intercept: Array, statistics: FeatureStatistics
-) -> tuple[Array, Array]:
-    """Return the factor and the shift of the scores of rows, each of shape (n_rows, n_outputs).
-
-    ``missing_sums`` returns the sums over the missing features of each row of several vectors, the rows of a matrix.
-    The factor of a row without observed features is 0.
-    """
-    n_outputs, n_features = coef.shape
-    at_mean = statistics.mean * coef.astype(np.float64)
-    contribution = np.abs(coef) * statistics.deviation
-    sums = missing_sums(np.vstack([np.ones(n_features), contribution, at_mean]))
-    count, lost, mean_lost = sums[:, :1], sums[:, 1 : n_outputs + 1], sums[:, n_outputs + 1 :]
-    complete = count == 0.0
-    factor = np.where(complete, 1.0, rescaling_factors(count, lost, contribution.sum(axis=1), n_features))
-    at_mean = at_mean.sum(axis=1)
-    return factor, np.where(complete, intercept, intercept + at_mean - factor * (at_mean - mean_lost))
-
-
-def rescaling_factors(count: Array, lost: Array, total: Array, n_features: int) -> Array:
-    """Return the factor of each row and output, 0 if no feature is observed; see the module's docstring.
-
-    ``count`` is the number of missing features of each row, of shape (n_rows, 1); ``lost`` and ``total`` are sums of
-    ``|w_d| sd_d``, over the missing features of each row and over all features.
-    """
-    delta = count / n_features + np.zeros_like(total)
-    lost_share = np.divide(lost, total, out=delta, where=total > 0.0)
-    share = np.maximum(1.0 - lost_share, 0.5 * (1.0 - count / n_features))
-    return np.divide(1.0, share, out=np.zeros_like(share), where=count < n_features)
-
-
-def anchored_scores(X: Any, coef: Array, intercept: Array, statistics: FeatureStatistics) -> Array:
-    """Return the scores of all rows, in the precision of `linear_scores`."""
+def rescaled_scores(X: Any, coef: Array, intercept: Array, mean: Array, deviation: Array) -> Array:
+    """Return the scores of rows by the rule of ``missing="rescale"``, in the precision of `linear_scores`."""
     if not has_missing(X):
         return linear_scores(X, coef, intercept)
+    rule = Rescaled(coef, intercept, mean, deviation)
     scores = np.empty((X.shape[0], len(coef)), dtype=np.result_type(X.dtype, coef.dtype))
-    for where, rows in anchored_rows(X, coef, intercept, statistics, len(coef)):
-        scores[where] = rows.scores(coef)
+    for where in row_chunks(X, len(coef)):
+        scores[where] = AffineRows(X[where], intercept, rule).scores(coef)
     return scores
 
 
-def _times(X: Any, coef: Array) -> Array:
+def times(X: Any, coef: Array) -> Array:
     """Return ``X @ coef.T`` as a dense array."""
     return linear_scores(X, coef, np.zeros(1, dtype=coef.dtype))

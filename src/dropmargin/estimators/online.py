@@ -17,7 +17,7 @@ from dropmargin.data.inputs import validate_rows
 from dropmargin.data.missing_values import FeatureStatistics
 from dropmargin.estimators import validation
 from dropmargin.estimators.classification import MarginalisedClassifier
-from dropmargin.estimators.fitting import Fit
+from dropmargin.estimators.fitting import problem_of, set_classes, set_result
 from dropmargin.losses import MomentLoss
 from dropmargin.online import Stream
 from dropmargin.solvers import Result, no_monitor
@@ -81,7 +81,7 @@ class OnlineMixin(MarginalisedClassifier):
 
         After rows ``1..n`` the model approximates the minimum over all of them, ``R(w) + C sum_{i<=n} s_i phi_i``, the
         objective of `fit`. Up to 511 rows in all are solved as in `fit`. Of more rows, a quadratic approximation of
-        their loss and a sample of up to 4,096 rows are kept (docs/online.md has the accuracy). The model can be used
+        their loss and a sample of up to 4,096 rows are kept (docs/large_data.md). The model can be used
         after every call. Batches of a thousand rows and more are the fastest. The classes may come in any order; with
         more features than the sample has rows, a stream sorted by class is less accurate, and there is a warning.
 
@@ -122,8 +122,7 @@ class OnlineMixin(MarginalisedClassifier):
             return self._partial_fit(X, y, classes, sample_weight)
 
     def _partial_fit(self, X: Any, y: Any, classes: Any, sample_weight: Any) -> OnlineMixin:
-        fit = Fit(self)
-        problem = fit.problem
+        problem = problem_of(self)
         stream: Stream | None = getattr(self, "_stream", None)
         known = self._check_classes(classes, stream is None)
         X, y = validate_rows(self, X, y, reset=stream is None)
@@ -153,9 +152,9 @@ class OnlineMixin(MarginalisedClassifier):
                 stacklevel=3,
             )
         n_iter, dtype = (self.n_iter_ + 1, self.coef_.dtype) if hasattr(self, "_stream") else (1, X.dtype)
-        result = Result(stream.coef.T, stream.objective, n_iter, False, "", n_passes=stream.n_passes)
-        fit.set_result(result, dtype)
-        fit.set_classes(known, FeatureStatistics(stream.feature_means, None))
+        result = Result(stream.coef, stream.objective, n_iter, False, "", n_passes=stream.n_passes)
+        set_result(self, result, dtype)
+        set_classes(self, known, FeatureStatistics(stream.feature_means, None))
         self._stream = stream
         return self
 

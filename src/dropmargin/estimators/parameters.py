@@ -3,29 +3,25 @@
 A class that derives from `Parameters` declares a parameter as an annotated attribute::
 
     class MySVC(DropoutSVC):
-        temperature: float = parameter(default=1.0, check=number(0.0), stored_as=NUMBER)
+        temperature: float = parameter(default=1.0, check=number(0.0))
 
-The declaration holds all that the library needs of it: the default, the check that `fit` runs, and the type that model
-files accept. The constructor follows from the declarations of a class and of its bases: an ordinary ``__init__`` that
-stores its arguments, with an explicit signature, as scikit-learn's `get_params` and `clone` need it. The classes are
-not dataclasses, because Dask takes a dataclass apart into its fields and would lose the fitted attributes.
+The declaration holds the default and the check that `fit` runs; model files store every parameter by its name. The
+constructor follows from the declarations of a class and of its bases: an ordinary ``__init__`` that stores its
+arguments, with an explicit signature, as scikit-learn's `get_params` and `clone` need it. The classes are not
+dataclasses, because Dask takes a dataclass apart into its fields and would lose the fitted attributes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, make_dataclass
+from functools import partial
 from typing import Any, ClassVar, dataclass_transform
 
 import numpy as np
 
 from dropmargin.estimators import validation
 from dropmargin.estimators.missing import CHOICES as MISSING_CHOICES
-
-#: Types of a plain value in a model file.
-NUMBER: tuple[type, ...] = (int, float)
-INTEGER: tuple[type, ...] = (int, bool)
-TEXT: tuple[type, ...] = (str,)
 
 #: Takes the name and the value of a parameter; returns the value as it is used, or raises a `ValueError`.
 Check = Callable[[str, Any], Any]
@@ -37,20 +33,11 @@ class Parameter:
 
     default: Any
     check: Check | None
-    choices: tuple[str, ...] | None
-    stored_as: tuple[type, ...]
-    optional_in_files: bool
     kw_only: bool
 
 
 def parameter(
-    *,
-    default: Any,
-    check: Check | None = None,
-    choices: tuple[str, ...] | None = None,
-    stored_as: tuple[type, ...] = (),
-    optional_in_files: bool = False,
-    kw_only: bool = True,
+    *, default: Any, check: Check | None = None, choices: tuple[str, ...] | None = None, kw_only: bool = True
 ) -> Any:
     """Declare a constructor parameter; its type is that of the annotated attribute.
 
@@ -62,12 +49,7 @@ def parameter(
         ``check(name, value)`` returns the value as it is used, or raises a `ValueError`. ``None`` means that the value
         is checked where it is used, because the check depends on the data or on other parameters.
     choices : tuple of str, default=None
-        The allowed values, in place of ``check`` and ``stored_as``.
-    stored_as : tuple of type, default=()
-        The types that a model file accepts. Empty for parameters that are not plain values:
-        `dropmargin.io.model.estimators` has functions of its own for noise, loss and class weights.
-    optional_in_files : bool, default=False
-        Whether model files may lack the parameter, because earlier versions did not have it. It then takes its default.
+        The allowed values, in place of ``check``.
     kw_only : bool, default=True
         Whether the constructor takes it by name only.
 
@@ -77,8 +59,8 @@ def parameter(
         The declaration. Instances have the value of the parameter in its place.
     """
     if choices is not None:
-        check, stored_as = lambda name, value: validation.check_choice(name, value, choices), TEXT
-    return Parameter(default, check, choices, stored_as, optional_in_files, kw_only)
+        check = partial(_choice, choices)
+    return Parameter(default, check, kw_only)
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(parameter,))
@@ -160,6 +142,10 @@ def boolean(name: str, value: Any) -> bool:
     return bool(value)
 
 
+def _choice(allowed: tuple[str, ...], name: str, value: Any) -> str:
+    return validation.check_choice(name, value, allowed)
+
+
 def _rank(name: str, value: Any) -> int | None:
     return None if value is None else validation.check_integer(name, value, 0)
 
@@ -171,19 +157,19 @@ class NoiseParameters(Parameters):
     """The two parameters that the CV classes choose."""
 
     noise: Any = parameter(default=0.1)
-    C: float = parameter(default=1.0, check=number(0.0, low_open=True), stored_as=NUMBER)
+    C: float = parameter(default=1.0, check=number(0.0, low_open=True))
 
 
 class SharedParameters(Parameters):
     """Parameters of all models, also of those that choose noise and ``C``."""
 
-    l1_ratio: float = parameter(default=0.0, check=number(0.0, 1.0), stored_as=NUMBER)
-    solver: str = parameter(default="auto", stored_as=TEXT)
-    tol: float = parameter(default=1e-4, check=number(0.0), stored_as=NUMBER)
-    max_iter: int = parameter(default=1000, check=integer(1), stored_as=INTEGER)
-    fit_intercept: bool = parameter(default=True, check=boolean, stored_as=INTEGER)
+    l1_ratio: float = parameter(default=0.0, check=number(0.0, 1.0))
+    solver: str = parameter(default="auto")
+    tol: float = parameter(default=1e-4, check=number(0.0))
+    max_iter: int = parameter(default=1000, check=integer(1))
+    fit_intercept: bool = parameter(default=True, check=boolean)
     missing: str = parameter(default="error", choices=MISSING_CHOICES)
-    missing_rank: int | None = parameter(default=None, check=_rank, stored_as=(int, type(None)), optional_in_files=True)
+    missing_rank: int | None = parameter(default=None, check=_rank)
 
 
 class ClassParameters(Parameters):
@@ -196,14 +182,14 @@ class ClassParameters(Parameters):
 class RunParameters(Parameters):
     """Parameters that do not change the result."""
 
-    n_jobs: int | None = parameter(default=None, check=validation.check_n_jobs, stored_as=(int, type(None)))
-    verbose: int = parameter(default=0, stored_as=INTEGER)
+    n_jobs: int | None = parameter(default=None, check=validation.check_n_jobs)
+    verbose: int = parameter(default=0)
 
 
 class ModelParameters(RunParameters, SharedParameters, NoiseParameters):
     """Parameters of the models with a given noise and ``C``."""
 
-    warm_start: bool = parameter(default=False, check=boolean, stored_as=INTEGER)
+    warm_start: bool = parameter(default=False, check=boolean)
 
 
 class ApproximationParameter(Parameters):
@@ -221,4 +207,4 @@ class LossParameter(Parameters):
 class EpsilonParameter(Parameters):
     """The parameter of support vector regression."""
 
-    epsilon: float = parameter(default=0.1, check=number(0.0), stored_as=NUMBER)
+    epsilon: float = parameter(default=0.1, check=number(0.0))

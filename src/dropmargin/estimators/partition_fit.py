@@ -6,24 +6,27 @@ same checked rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
+from sklearn.base import RegressorMixin
 from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from dropmargin.data import EncodedRows, Partitions, Rows, canonical, entry_range, inputs, is_dense_matrix, worst_column
-from dropmargin.data.encoding import LabelEncoding, encode_rows, find_used_features
+from dropmargin.data import Partitions, Rows, canonical, entry_range, inputs, is_dense_matrix, worst_column
+from dropmargin.data.matrix import no_rows
 from dropmargin.data.missing_values import nan_to_negative_zero
 from dropmargin.estimators import validation
 from dropmargin.estimators.base import MarginalisedModel
-from dropmargin.estimators.fitting import Fit, TrainingRows
-from dropmargin.noise import Noise
-from dropmargin.solvers import Monitor
+from dropmargin.estimators.fitting import TrainingRows, fit_rows, problem_of, set_or_delete
+from dropmargin.solvers import Monitor, Problem
 from dropmargin.typing import Array
+
+
+class ValidRows(Rows):
+    """Rows whose matrix is an array or canonical CSR, so that it is not checked at every use."""
 
 
 @dataclass(frozen=True)
@@ -53,26 +56,24 @@ class PartitionSummary:
 def check_rows(rows: Rows, columns: Sequence[Any] | None = None) -> Rows:
     """Return the rows as an array or canonical CSR, the labels as a vector, the sample weights in double precision.
 
-    The columns of a data frame take the order of ``columns``. Fetched rows are valid already and are not read.
+    The columns of a data frame take the order of ``columns``.
     """
     inputs.check_unmasked(rows.y, "y")
-    y = column_or_1d(rows.y)
-    X = None
-    if not rows.is_fetched:  # the memory order changes the order of sums, and so their rounding errors
-        X = inputs.with_columns(rows.X, columns)
-        X = canonical(inputs.check_rows(X, order="C", ensure_all_finite=False, ensure_min_samples=0))
-    if X is not None and len(y) != X.shape[0]:
+    X, y, weights = rows.X, column_or_1d(rows.y), rows.sample_weight
+    if not isinstance(rows, ValidRows):
+        X = inputs.check_rows(inputs.with_columns(X, columns), order="C", ensure_all_finite=False, ensure_min_samples=0)
+        X = canonical(X, is_sound=True)
+    if len(y) != X.shape[0]:
         raise ValueError(f"X has {X.shape[0]} rows, but y has {len(y)} labels")
     if y.dtype.kind == "f":
         assert_all_finite(y, input_name="y")
-    weights = None
-    if rows.sample_weight is not None:
-        weights = validation.check_weights(rows.sample_weight, len(y), is_whole=False)
-    return rows.with_targets(y, weights) if X is None else Rows(X, y, weights)
+    if weights is not None:
+        weights = validation.check_weights(weights, len(y), is_whole=False)
+    return Rows(X, y, weights, rows.number)
 
 
 def summarize_partition(rows: Rows, allow_missing: bool) -> PartitionSummary:
-    columns = None if rows.is_fetched else inputs.column_names(rows.X)
+    columns = inputs.column_names(rows.X)
     try:
         rows = check_rows(rows)
     except (ValueError, TypeError) as error:
@@ -114,26 +115,13 @@ class DataSummary(PartitionSummary):
     places: tuple[str, str] = ("", "")
 
     @property
-    def has_implicit(self) -> bool:
-        return self.n_stored < self.n_rows * self.n_features
-
-    @property
     def dtype(self) -> Any:
         """The precision of the products: single if all rows are in single precision and it holds their squares."""
         return np.dtype(np.float32 if self.is_single and validation.holds_squares(self.largest) else np.float64)
 
-    def check_range(self, noise: Noise | None, feature_names: Any) -> None:
-        """Raise a `ValueError` if entries are too large, or negative where the noise does not allow it."""
-
-        def where(smallest: bool) -> str:
-            which = 0 if smallest else 1
-            return f"{validation.feature_label(self.worst[which], feature_names)} of {self.places[which]}"
-
-        validation.check_range(self.lowest, self.highest, noise, where)
-
 
 def inspect(
-    data: Partitions[Rows],
+    data: Partitions,
     names: Sequence[str],
     allow_missing: bool,
     is_regression: bool = False,
@@ -144,7 +132,7 @@ def inspect(
     A partition may be empty, and may lack some classes. In a regression, each target is a class. Data frames must have
     the columns ``columns``, by default those of the first one, in any order.
     """
-    summaries = data.gather(data.map(summarize_partition, allow_missing))
+    summaries = data.map(summarize_partition, allow_missing)
     for name, summary in zip(names, summaries, strict=True):
         if summary.fault is not None:
             raise ValueError(f"{name}: {summary.fault}.")
@@ -231,101 +219,63 @@ def _merge_classes(nonempty: list[tuple[str, PartitionSummary]], is_regression: 
 E = TypeVar("E", bound=MarginalisedModel)
 
 
-class PartitionRows(TrainingRows):
-    """Training rows in partitions, after all checks."""
-
-    def __init__(self, rows: Partitions[Rows], summary: DataSummary, feature_names: Sequence[str] | None) -> None:
-        self.rows, self.summary, self.feature_names = rows, summary, feature_names
-        self.n_features, self.has_missing = summary.n_features, summary.has_missing
-        self.has_implicit, self.dtype = summary.has_implicit, summary.dtype
-
-    @property
-    def classes(self) -> Array:
-        return self.summary.classes
-
-    @property
-    def n_bytes(self) -> int:
-        """The size of all rows in double precision; a stored entry of sparse rows has an index."""
-        return self.summary.n_stored * (8 if self.summary.is_dense else 12)
-
-    def with_weights(self, rows: Partitions[Rows], totals: Array) -> PartitionRows:
-        """Return the same rows with other sample weights; ``totals`` are the sums of these for each class."""
-        return PartitionRows(rows, replace(self.summary, totals=totals), self.feature_names)
-
-    def check_range(self, noise: Noise) -> None:
-        self.summary.check_range(noise, self.feature_names)
-
-    @contextmanager
-    def encoded(self, fit: Fit) -> Iterator[EncodedRows]:
-        whole, classes, totals = self.summary, self.classes, self.summary.totals
-        present, index, factors = fit.encode_classes(classes, totals)
-        encoding = self._encoding(index, factors)
-        with self.rows.map_partitions(encode_rows, encoding) as encoded:
-            used = find_used_features(encoded, whole.n_stored, whole.n_features, whole.is_dense)
-        with self.rows.map_partitions(encode_rows, replace(encoding, used=used)) as encoded:
-            weights = (totals * factors)[present]
-            yield EncodedRows(
-                encoded,
-                whole.n_rows,
-                whole.n_features if used is None else len(used),
-                np.array([weights.sum()]) if fit.is_regression else weights,
-                whole.is_dense,
-                None if fit.is_regression else classes[present],
-                None if used is None else (used, whole.n_features),
-                whole.has_missing,
-                fit.first_intercept(classes[present], weights),
-            )
-
-    def mean_square(self) -> float:
-        whole, index = self.summary, np.arange(len(self.classes))
-        with self.rows.map_partitions(encode_rows, self._encoding(index, np.ones(len(index)))) as rows:
-            return EncodedRows(rows, whole.n_rows, whole.n_features, whole.totals, whole.is_dense).mean_square()
-
-    def _encoding(self, index: Array, factors: Array) -> LabelEncoding:
-        is_dense, has_missing = self.summary.is_dense, self.has_missing
-        return LabelEncoding(self.classes, index, factors, self.n_features, is_dense, self.dtype, has_missing)
+def encode_rows(rows: Rows, summary: DataSummary) -> Rows:
+    """Return checked rows with the index of their label, and minus zeros for NaN; weights may be ``None``."""
+    labels = np.asarray(rows.y).astype(summary.classes.dtype, copy=False)
+    X = rows.X if len(labels) else no_rows(summary.n_features, summary.is_dense)  # whatever its width
+    X = (nan_to_negative_zero(X) if summary.has_missing else X).astype(summary.dtype, copy=False)
+    return Rows(X, np.searchsorted(summary.classes, labels), rows.sample_weight, rows.number)
 
 
-def partition_fit(estimator: MarginalisedModel) -> Fit:
-    """Return what an estimator contributes to a fit to rows in partitions, after checking its parameters."""
+def partition_problem(estimator: MarginalisedModel) -> Problem:
+    """Return the problem of an estimator whose rows are in partitions, after checking its parameters."""
     if estimator.missing == "conditional":
         raise ValueError(
             "missing='conditional' needs all rows in memory, got rows in files or on a cluster: set "
             "missing='rescale', or fit to an array."
         )
-    return Fit(estimator)
+    return problem_of(estimator)
 
 
-@contextmanager
 def checked_rows(
-    fit: Fit, data: Partitions[Rows], names: Sequence[str] | None, feature_names: Sequence[str] | None
-) -> Iterator[PartitionRows]:
-    """Yield the rows after the first pass, which checks all partitions; ``names`` are those of errors."""
+    estimator: MarginalisedModel, data: Partitions, names: Sequence[str] | None, feature_names: Sequence[str] | None
+) -> TrainingRows:
+    """Return the rows after the first pass, which checks all partitions; ``names`` are those of errors."""
     if names is None:
         names = [f"partition {i}" for i in range(data.n_partitions)]
-    summary = inspect(data, names, fit.uses_deviations, fit.is_regression, feature_names)
+    is_regression, allows_missing = isinstance(estimator, RegressorMixin), estimator.missing == "rescale"
+    summary = inspect(data, names, allows_missing, is_regression, feature_names)
     if feature_names is None and summary.columns and all(isinstance(name, str) for name in summary.columns):
         feature_names = summary.columns
-    summary.check_range(None, feature_names)
-    fit.set_features(summary.n_features, feature_names)
-    with data.map_partitions(check_rows, summary.columns) as checked:
-        yield PartitionRows(checked, summary, feature_names)
+
+    def where(smallest: bool) -> str:
+        which = 0 if smallest else 1
+        return f"{validation.feature_label(summary.worst[which], feature_names)} of {summary.places[which]}"
+
+    estimator.n_features_in_ = summary.n_features
+    given_names = None if feature_names is None else np.array(feature_names, dtype=object)
+    set_or_delete(estimator, "feature_names_in_", given_names)
+    rows = data.transformed(check_rows, summary.columns).transformed(encode_rows, summary)
+    sizes = summary.n_rows, summary.n_features, summary.n_stored, summary.is_dense, summary.dtype, summary.has_missing
+    entries = summary.lowest, summary.highest, where
+    found = TrainingRows(rows, *sizes, summary.classes, summary.totals, *entries, feature_names)
+    found.check_range(None)
+    return found
 
 
 def fit_partitions(
     estimator: E,
-    data: Partitions[Rows],
+    data: Partitions,
     names: Sequence[str] | None = None,
     feature_names: Sequence[str] | None = None,
     monitor: Monitor | None = None,
 ) -> E:
     """Fit an estimator to rows in partitions; if the fit fails or is interrupted, the estimator is unchanged.
 
-    Partitions are not closed; they may be empty, and may lack some classes. ``names`` are those of the partitions in
-    errors. ``monitor`` is called with each `solvers.Iteration`, in addition to that of ``verbose``.
+    Partitions are `Rows` with their numbers; they may be empty, and may lack some classes. ``names`` are those of the
+    partitions in errors. ``monitor`` is called with each `solvers.Iteration`, in addition to that of ``verbose``.
     """
     with validation.unchanged_on_failure(estimator):
-        fit = partition_fit(estimator)
-        with checked_rows(fit, data, names, feature_names) as rows:
-            fit.run(rows, monitor=monitor)
+        problem = partition_problem(estimator)
+        fit_rows(estimator, problem, checked_rows(estimator, data, names, feature_names), monitor=monitor)
     return estimator

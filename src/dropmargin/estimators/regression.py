@@ -11,7 +11,6 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from dropmargin.data import canonical
-from dropmargin.data.missing_values import has_missing
 from dropmargin.estimators import validation
 from dropmargin.estimators.base import MarginalisedModel
 from dropmargin.noise import Noise
@@ -37,7 +36,8 @@ class MarginalisedRegressor(RegressorMixin, MarginalisedModel):
             Data. NaN is a missing feature, unless ``missing="error"``.
         return_std : bool, default=False
             Whether to return the standard deviation of the prediction of the complete row given the observed features,
-            as well. It needs ``missing="conditional"``.
+            as well. With ``missing="rescale"`` it is the root of the sum of ``w_d^2 sd_d^2`` over the missing features,
+            which are taken as independent. It needs one of these two rules.
 
         Returns
         -------
@@ -60,15 +60,21 @@ class MarginalisedRegressor(RegressorMixin, MarginalisedModel):
         (True, 0.0)
         """
         X = self._check_rows(X)
-        scores = self._scores(X)[:, 0]
         if not return_std:
-            return scores
-        if self.missing != "conditional":
-            raise ValueError(f"return_std=True needs missing='conditional' before fit, got missing={self.missing!r}.")
-        deviations = np.zeros(len(scores))
-        for rows, _, covariance in self._normal_scores(canonical(X)):
-            deviations[rows] = np.sqrt(np.maximum(covariance[:, 0, 0], 0.0))
-        return scores, deviations
+            return self._scores(X)[:, 0]
+        if self.missing == "error":
+            raise ValueError("return_std=True needs missing='conditional' or 'rescale' before fit, got 'error'.")
+        return self._with_deviations(X)
+
+    def _with_deviations(self, X: Any) -> tuple[Array, Array]:
+        """Return the predictions of checked rows, and their standard deviations given the observed features."""
+        means = np.empty(X.shape[0], dtype=np.result_type(X.dtype, self.coef_.dtype))
+        deviations = np.zeros(X.shape[0])
+        for part in self._normal_scores(X):
+            means[part.rows] = part.mean[:, 0]
+            if part.covariance is not None:
+                deviations[part.rows] = np.sqrt(np.maximum(part.variance[:, 0], 0.0))
+        return means, deviations
 
     def predict_interval(self, X: Any, coverage: float = 0.9, *, residual_deviation: float | None = None) -> Array:
         """Return an interval for the number of each row of ``X``, which is wider if features are missing.
@@ -80,7 +86,7 @@ class MarginalisedRegressor(RegressorMixin, MarginalisedModel):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data. NaN is a missing feature, with ``missing="conditional"``.
+            Data. NaN is a missing feature, unless ``missing="error"``.
         coverage : float, default=0.9
             The probability with which the interval is to contain the number.
         residual_deviation : float, default=None
@@ -118,15 +124,7 @@ class MarginalisedRegressor(RegressorMixin, MarginalisedModel):
                 "residual_deviation is not known from this fit, which had no more complete rows than coefficients, or "
                 "rows in files or on a cluster: pass the root mean squared error of complete rows."
             )
-        if self.missing == "conditional":
-            means, deviations = self.predict(X, return_std=True)
-        else:
-            means, deviations = self.predict(X), 0.0
-            if self.missing != "error" and has_missing(canonical(self._check_rows(X))):
-                raise ValueError(
-                    "Intervals of rows with missing features need missing='conditional' before fit, got "
-                    f"missing={self.missing!r}."
-                )
+        means, deviations = self._with_deviations(self._check_rows(X))
         half = ndtri(0.5 + 0.5 * coverage) * np.hypot(deviations, spread)
         return np.column_stack([means - half, means + half])
 
@@ -176,8 +174,8 @@ class MarginalisedRegressor(RegressorMixin, MarginalisedModel):
     def _errors(self, X: Any, y: Array, noise: Noise, metric: str) -> Array:
         """Return the expected error of each checked row under a resolved noise."""
         out = np.empty(X.shape[0])
-        for rows, scores in self._noisy_scores(X, noise):
-            out[rows] = expected_errors(y[rows] - scores.mean[:, 0], scores.variance[:, 0], metric)
+        for part in self._noisy_scores(X, noise):
+            out[part.rows] = expected_errors(y[part.rows] - part.mean[:, 0], part.variance[:, 0], metric)
         return out
 
 

@@ -12,15 +12,14 @@ from dropmargin.data import canonical
 from dropmargin.data.deletion import DeletedCopies
 from dropmargin.estimators.base import MarginalisedModel
 from dropmargin.estimators.classification import MarginalisedClassifier
-from dropmargin.estimators.deleted import ScoredRows
 from dropmargin.estimators.fitting import coefficients
 from dropmargin.estimators.regression import MarginalisedRegressor, expected_errors
 from dropmargin.noise import DropoutNoise, Noise
 from dropmargin.typing import Array
 
 
-class CheckedScorer(ABC):
-    """A scorer of rows that have been checked; NaN is a missing entry."""
+class RowScorer(ABC):
+    """A score that is the weighted mean over rows that have been checked; NaN is a missing entry."""
 
     #: The name of the same score in scikit-learn, if it has one.
     name: str
@@ -32,26 +31,19 @@ class CheckedScorer(ABC):
         return X
 
     @abstractmethod
-    def __call__(self, model: Any, X: Any, y: Array, sample_weight: Any = None) -> float:
-        """Return the score of a model; ``X`` is what `prepare` returns."""
-
-
-class MeanScorer(CheckedScorer):
-    """A scorer whose score is a weighted mean over the rows."""
-
-    @abstractmethod
     def of_rows(self, model: Any, X: Any, y: Array) -> Array:
-        """Return the score of each row."""
+        """Return the score of each row; ``X`` is what `prepare` returns."""
+
+    def total(self, mean: float, y: Array, sample_weight: Any) -> float:
+        """Return the score from the mean over the rows, and from the targets of all of them."""
+        return mean
 
     def smallest_change(self, n_rows: int) -> float:
         """Return the smallest difference between two scores of so many rows; 0 if it may be any."""
         return 0.0
 
-    def __call__(self, model: Any, X: Any, y: Array, sample_weight: Any = None) -> float:
-        return float(np.average(self.of_rows(model, X, y), weights=sample_weight))
 
-
-class PredictionScorer(MeanScorer):
+class PredictionScorer(RowScorer):
     """A scorer that needs no more than the scores of a model."""
 
     @abstractmethod
@@ -84,7 +76,7 @@ class Error(PredictionScorer):
         return -expected_errors(y - scores[:, 0], np.zeros(len(y)), self.metric)
 
 
-class OfDeletedCopies(MeanScorer):
+class OfDeletedCopies(RowScorer):
     """The mean score of copies of a row with deleted features, which are missing features to the model."""
 
     deletes = True
@@ -92,19 +84,19 @@ class OfDeletedCopies(MeanScorer):
     def __init__(self, scorer: PredictionScorer, copies: DeletedCopies) -> None:
         self.scorer, self.copies = scorer, copies
 
-    def prepare(self, model: MarginalisedModel, X: Any, index: Array) -> ScoredRows:
-        return model._deleted_rows(self.copies.of_rows(X, index))
+    def prepare(self, model: MarginalisedModel, X: Any, index: Array) -> Any:
+        return model._deleted_scores(self.copies.of_rows(X, index))
 
     def smallest_change(self, n_rows: int) -> float:
         return self.scorer.smallest_change(n_rows * self.copies.n_copies)
 
-    def of_rows(self, model: MarginalisedModel, X: ScoredRows, y: Array) -> Array:
+    def of_rows(self, model: MarginalisedModel, X: Any, y: Array) -> Array:
         n_copies = self.copies.n_copies
-        scores = self.scorer.of_scores(model, X.scores(*coefficients(model)), np.tile(y, n_copies))
+        scores = self.scorer.of_scores(model, X(*coefficients(model)), np.tile(y, n_copies))
         return scores.reshape(n_copies, len(y)).mean(axis=0)
 
 
-class ExpectedAccuracy(MeanScorer):
+class ExpectedAccuracy(RowScorer):
     """The probability that the label is predicted if the features are corrupted by noise, in closed form."""
 
     def __init__(self, noise: Noise) -> None:
@@ -114,7 +106,7 @@ class ExpectedAccuracy(MeanScorer):
         return model._label_probabilities(X, y, model._resolved_noise(self.noise))
 
 
-class ExpectedError(MeanScorer):
+class ExpectedError(RowScorer):
     """Minus the expected error if the features are corrupted by noise, in closed form."""
 
     def __init__(self, noise: Noise, metric: str) -> None:
@@ -127,19 +119,19 @@ class ExpectedError(MeanScorer):
 class OfGivenRows:
     """A scorer of rows as they are passed to `predict`; they must be the same in each call."""
 
-    def __init__(self, scorer: MeanScorer) -> None:
+    def __init__(self, scorer: RowScorer) -> None:
         self.scorer, self.prepared = scorer, None
 
     def __call__(self, model: MarginalisedModel, X: Any, y: Any) -> float:
         if self.prepared is None:
             rows = canonical(model._check_rows(X))
             self.prepared = self.scorer.prepare(model, rows, np.arange(rows.shape[0]))
-        return self.scorer(model, self.prepared, column_or_1d(y))
+        return float(np.mean(self.scorer.of_rows(model, self.prepared, column_or_1d(y))))
 
 
 def target_scorer(
-    noise: Noise, missing: str, shape: tuple[int, int], names: Any, scorer: PredictionScorer, expected: MeanScorer
-) -> MeanScorer:
+    noise: Noise, missing: str, shape: tuple[int, int], names: Any, scorer: PredictionScorer, expected: RowScorer
+) -> RowScorer:
     """Return the scorer of rows under a noise: of deleted copies if dropped features are missing, else ``expected``.
 
     Parameters
@@ -153,7 +145,7 @@ def target_scorer(
         The feature names.
     scorer : PredictionScorer
         The score of a copy.
-    expected : MeanScorer
+    expected : RowScorer
         The expected score of a row whose features are corrupted, and not missing.
     """
     if missing == "error" or not isinstance(noise, DropoutNoise):
@@ -162,16 +154,20 @@ def target_scorer(
     return OfDeletedCopies(scorer, DeletedCopies(known.rate, known.groups, *shape))
 
 
-class R2(CheckedScorer):
+class R2(PredictionScorer):
+    """The coefficient of determination, from the mean of the squared errors."""
+
     name = "r2"
 
-    def __call__(self, model: MarginalisedRegressor, X: Any, y: Array, sample_weight: Any = None) -> float:
+    def of_scores(self, model: MarginalisedRegressor, scores: Array, y: Array) -> Array:
+        return np.square(y - scores[:, 0])
+
+    def total(self, mean: float, y: Array, sample_weight: Any) -> float:
         if len(y) < 2:
             return float("nan")
-        error = np.average(np.square(y - model._scores(X)[:, 0]), weights=sample_weight)
         spread = np.average(np.square(y - np.average(y, weights=sample_weight)), weights=sample_weight)
         # Equal targets have no R^2: 1 or 0, as in scikit-learn.
-        return float(1.0 - error / spread) if spread > 0.0 else float(error == 0.0)
+        return float(1.0 - mean / spread) if spread > 0.0 else float(mean == 0.0)
 
 
 def scores_of_rows(model: MarginalisedModel, X: Any) -> Array:

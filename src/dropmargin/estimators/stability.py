@@ -34,10 +34,10 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from dropmargin.data import stores_zeros
-from dropmargin.estimators.conditional import N_POINTS, NormalScores, lattice
-from dropmargin.estimators.missing import IncompleteRows
+from dropmargin.estimators.conditional import N_POINTS, lattice
+from dropmargin.estimators.moments import NoisyScores, ScoreMoments
 from dropmargin.estimators.patterns import DropoutPatterns, PredictIndex, survives_draws
-from dropmargin.noise import DropoutNoise, GaussianNoise, Noise, Variance
+from dropmargin.noise import DropoutNoise, GaussianNoise, Noise
 from dropmargin.typing import Array
 
 METHODS = ("auto", "normal", "guaranteed")
@@ -58,36 +58,6 @@ class ScoreDifferences(NamedTuple):
     mean: Array
     variance: Array
     slope: Array
-
-
-class NoisyScores:
-    """The moments of the scores of rows under noise, each computed at its first use; attributes as `NormalScores`."""
-
-    def __init__(self, incomplete: IncompleteRows, coef: Array, noise: Variance) -> None:
-        self.incomplete, self.coef, self.noise = incomplete, coef.astype(np.float64), noise
-
-    @cached_property
-    def mean(self) -> Array:
-        return self.incomplete.scores(self.coef)
-
-    @cached_property
-    def variance(self) -> Array:
-        return np.square(self.incomplete.factor) * self.incomplete.covariances(self.noise, self.coef, self.coef)
-
-    def covariance_with(self, labels: Array) -> Array:
-        covariance = np.empty_like(self.mean)
-        for k in np.unique(labels):
-            members = np.flatnonzero(labels == k)
-            covariance[members] = self.incomplete.take(members).covariances(self.noise, self.coef[k], self.coef)
-        factor = self.incomplete.factor
-        return covariance * (factor * factor[np.arange(len(labels)), labels][:, None])
-
-    @cached_property
-    def covariance(self) -> Array:
-        return self.incomplete.covariance_matrices(self.noise, self.coef)
-
-
-ScoreMoments = NoisyScores | NormalScores
 
 
 @dataclass(frozen=True)
@@ -118,10 +88,10 @@ class LabelStability:
         return closed_form(scores, self.method)
 
     def _exact_or_drawn(self, scores: NoisyScores) -> Array:
-        rows, noise = scores.incomplete, self.noise
+        rows, noise = scores.affine, self.noise
         if self._patterns is not None:
             return self._patterns.unchanged(rows, self.predict)
-        would_densify = noise.variance().moves_zeros and not stores_zeros(rows.filled)
+        would_densify = noise.corrupts_zeros and not stores_zeros(rows.filled)
         is_exact = isinstance(noise, GaussianNoise) and len(self.coef) <= _MAX_CLASSES
         if not self.by_pairs and (is_exact or would_densify or not noise.has_draw):
             return closed_form(scores, "normal")
@@ -167,12 +137,6 @@ def _survives_normal_draws(scores: ScoreMoments, predict: PredictIndex, n_draws:
     for i, root in enumerate(vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]):
         out[i] = np.mean(predict(mean[i] + draws @ root.T) == before[i])
     return out
-
-
-def n_results(n_classes: int, groups: Array | None = None) -> int:
-    """Return how many numbers per row `closed_form` has in memory at a time."""
-    n_groups = 0 if groups is None else 2 * (int(groups.max()) + 1)
-    return n_groups + (n_classes**2 if n_classes <= _MAX_CLASSES else n_classes)
 
 
 def normal(differences: ScoreDifferences, covariance: Array) -> Array:
@@ -250,12 +214,13 @@ def _differences(scores: ScoreMoments, predicted: Array) -> ScoreDifferences:
         mean = np.where(predicted == 1, 1.0, -1.0)[:, None] * scores.mean
         return ScoreDifferences(mean, np.maximum(scores.variance, 0.0), np.zeros_like(mean))
     at_predicted, own = (np.arange(len(predicted)), predicted), scores.variance
-    covariance = scores.covariance_with(predicted)
+    covariance = scores.covariance[at_predicted]
     predicted_variance = np.maximum(covariance[at_predicted], 0.0)[:, None]
     total = predicted_variance + own - 2.0 * covariance
     total[total < _ROUNDING * (predicted_variance + own)] = 0.0
     deviation = np.broadcast_to(np.sqrt(predicted_variance), total.shape)
-    slope = np.divide(predicted_variance - covariance, deviation, out=np.zeros_like(total), where=deviation > 0.0)
+    varies = (deviation > 0.0) & (total > 0.0)
+    slope = np.divide(predicted_variance - covariance, deviation, out=np.zeros_like(total), where=varies)
     mean = scores.mean[at_predicted][:, None] - scores.mean
     # Equal but for rounding are, for example, the intercepts of balanced classes without coefficients.
     mean[(total == 0.0) & (np.abs(mean) <= _ROUNDING * np.abs(scores.mean).max(axis=1, keepdims=True))] = 0.0

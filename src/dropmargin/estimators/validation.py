@@ -8,10 +8,10 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from sklearn.utils.multiclass import check_classification_targets
 
 from dropmargin.data import entry_range, worst_column
 from dropmargin.data.inputs import check_unmasked
+from dropmargin.data.missing_values import has_missing, zero_missing
 from dropmargin.noise import Noise
 from dropmargin.typing import Array
 
@@ -103,15 +103,6 @@ def check_targets(y: Any) -> Array:
     return y
 
 
-def encode_labels(y: Any, class_weight: Any, weights: Array, estimator: str) -> tuple[Array, Array, Array]:
-    """Return the classes of positive weight, the index of each row's class (-1: none of these), and the row weights."""
-    check_classification_targets(y)
-    classes, codes = np.unique(y, return_inverse=True)
-    totals = np.bincount(codes, weights=weights, minlength=len(classes))
-    present, renumbered, factors = encode_classes(classes, totals, class_weight, estimator)
-    return classes[present], renumbered[codes], weights * factors[codes]
-
-
 def encode_classes(classes: Array, totals: Array, class_weight: Any, estimator: str) -> tuple[Array, Array, Array]:
     """Return which classes have a positive weight, the index of each among these (-1: none), and its weight factor.
 
@@ -155,9 +146,13 @@ def class_factors(class_weight: Any, classes: Array, totals: Array) -> Array:
 
 
 def check_entries(X: Any, noise: Noise | None, names: Any) -> Any:
-    """Return ``X`` after `check_range`, in double precision if its squares overflow or underflow in single."""
-    low, high = entry_range(X)
-    check_range(low, high, noise, lambda smallest: feature_label(worst_column(X, smallest), names))
+    """Return ``X`` after `check_range`, in double precision if its squares overflow or underflow in single.
+
+    NaN is neither too large nor negative.
+    """
+    observed = zero_missing(X) if has_missing(X) else X
+    low, high = entry_range(observed)
+    check_range(low, high, noise, lambda smallest: feature_label(worst_column(observed, smallest), names))
     if X.dtype == np.float32 and not holds_squares(max(abs(low), abs(high))):
         return X.astype(np.float64)
     return X

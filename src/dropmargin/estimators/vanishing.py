@@ -22,78 +22,25 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import RegressorMixin
 
-from dropmargin.data import as_dense, canonical, is_dense_matrix, row_entries
-from dropmargin.data.blocks import chunks
+from dropmargin.data import canonical, is_dense_matrix, row_entries
+from dropmargin.data.missing_values import chunks
 from dropmargin.estimators.base import MarginalisedModel
-from dropmargin.estimators.fitting import coefficients
-from dropmargin.estimators.missing import rescaling_factors
+from dropmargin.estimators.conditional import Conditional
+from dropmargin.estimators.missing import Rescaled, Rule
 from dropmargin.noise import DropoutNoise
 from dropmargin.typing import Array
 
 _CHUNK = 2**20
 
 
-class _Reference:
-    """The rule of ``missing="error"``: a vanished feature has a reference value."""
-
-    def __init__(self, model: Any, centre: Any) -> None:
-        coef, intercept = coefficients(model)
-        self.coef = as_dense(coef).astype(np.float64)
-        self.centre = np.broadcast_to(np.asarray(centre, dtype=np.float64), self.coef.shape[1])
-        self.at_centre = intercept + self.coef @ self.centre
-
-    def entries(self, features: Array, values: Any) -> Array:
-        """Return the terms of the sums of each feature, one row per feature."""
-        return (values - self.centre[features])[:, None] * self.coef.T[features]
-
-    def scores(self, sums: Array) -> Array:
-        """Return the scores from the sums over the features that are left, one row per removal."""
-        return self.at_centre + sums
-
-
-class _Rescaled(_Reference):
-    """The rule of ``missing="rescale"``."""
-
-    def __init__(self, model: Any, mean: Array, deviation: Array) -> None:
-        super().__init__(model, mean)
-        self.contribution = np.abs(self.coef) * deviation
-
-    def entries(self, features: Array, values: Any) -> Array:
-        return np.hstack(
-            [super().entries(features, values), self.contribution.T[features], np.ones((len(features), 1))]
-        )
-
-    def scores(self, sums: Array) -> Array:
-        n_outputs, n_features = self.coef.shape
-        deviations, observed, count = np.split(sums, [n_outputs, 2 * n_outputs], axis=1)
-        total = self.contribution.sum(axis=1)
-        return self.at_centre + deviations * rescaling_factors(n_features - count, total - observed, total, n_features)
-
-
-class _Conditional(_Reference):
-    """The rule of ``missing="conditional"``."""
-
-    def __init__(self, model: Any, factors: Any) -> None:
-        super().__init__(model, factors.mean)
-        self.factors = factors
-        self.cross = factors.factors.T @ self.coef.T
-
-    def entries(self, features: Array, values: Any) -> Array:
-        own, loadings = super().entries(features, values), self.factors.factors[features]
-        precise = self.factors.precision_factors[features]
-        projected = (values - self.centre[features])[:, None] * precise
-        matrices, cross = (loadings[:, :, None] * part[:, None, :] for part in (precise, self.coef.T[features]))
-        return np.hstack(
-            [own, projected, *(part.reshape(len(own), np.prod(part.shape[1:])) for part in (matrices, cross))]
-        )
-
-    def scores(self, sums: Array) -> Array:
-        n_outputs, rank = len(self.coef), self.factors.rank
-        edges = np.cumsum([n_outputs, rank, rank**2])
-        own, projected, matrices, cross = np.split(sums, edges, axis=1)
-        matrices = np.eye(rank) + matrices.reshape(-1, rank, rank)
-        solution = np.linalg.solve(matrices, self.cross - cross.reshape(-1, rank, n_outputs))
-        return self.at_centre + own + np.einsum("nk,nkc->nc", projected, solution)
+def _rule_of(model: MarginalisedModel) -> Rule:
+    own = model._coefficients()
+    if model.missing == "rescale":
+        return Rescaled(*own, model.feature_means_, model.feature_deviations_)
+    if model.missing == "conditional":
+        return Conditional(*own, model._factor_model())
+    noise = model._resolved_noise(None)
+    return Rule(*own, noise.reference_values if isinstance(noise, DropoutNoise) else 0.0)
 
 
 class PresentUnits(NamedTuple):
@@ -122,35 +69,16 @@ class VanishingFeatures:
         self._model, self._units, self._always = model, units, always
         self._order = np.argsort(units, kind="stable")
         self._starts = np.searchsorted(units[self._order], np.arange(units.max() + 2))
+        self.is_regression = isinstance(model, RegressorMixin)
+        #: The labels of a classifier, by the index of their class.
+        self.labels: list[Any] = [] if self.is_regression else model.classes_.tolist()
+        #: Whether an output is a pair of classes.
+        self.by_pairs = not self.is_regression and model._has_votes()
+        #: Whether the difference of the scores of two classes is a sum over the features that are left.
 
     @cached_property
-    def _rule(self) -> _Reference:
-        model = self._model
-        if model.missing == "rescale":
-            return _Rescaled(model, model.feature_means_, model.feature_deviations_)
-        if model.missing == "conditional":
-            return _Conditional(model, model._factor_model())
-        noise = model._resolved_noise(None)
-        return _Reference(model, noise.reference_values if isinstance(noise, DropoutNoise) else 0.0)
-
-    @property
-    def is_regression(self) -> bool:
-        return isinstance(self._model, RegressorMixin)
-
-    @cached_property
-    def labels(self) -> list[Any]:
-        """The labels of a classifier, by the index of their class."""
-        return [] if self.is_regression else self._model.classes_.tolist()
-
-    @property
-    def by_pairs(self) -> bool:
-        """Whether an output is a pair of classes."""
-        return not self.is_regression and self._model._has_votes()
-
-    @property
-    def is_additive(self) -> bool:
-        """Whether the difference of the scores of two classes is a sum over the features that are left."""
-        return self._model.missing == "error" and not self.by_pairs
+    def _rule(self) -> Rule:
+        return _rule_of(self._model)
 
     def check(self, X: Any) -> Any:
         """Return rows after the checks of a prediction."""
@@ -193,9 +121,9 @@ class VanishingFeatures:
             row[stored] = 0.0
             rest = np.zeros_like(zeros)
             if not is_dense:  # the zeros that are not stored stay
-                rest = zeros - self._rule.entries(np.union1d(members, stored), 0.0).sum(axis=0)
+                rest = zeros - self._rule.terms(np.union1d(members, stored), 0.0).sum(axis=0)
             observed = members[~np.isnan(own)]
-            entries = self._rule.entries(observed, own[~np.isnan(own)])
+            entries = self._rule.terms(observed, own[~np.isnan(own)])
             units, first = np.unique(self._units[observed], return_index=True)
             yield PresentUnits(units, np.add.reduceat(entries, first) if len(units) else entries, rest)
 
@@ -209,12 +137,9 @@ class VanishingFeatures:
 
     def _sums_of_zeros(self) -> Array:
         """Return the sums of a row of zeros."""
-        width = self._rule.entries(np.zeros(1, dtype=int), 0.0).shape[1]
-        features = np.arange(len(self._units))
-        parts = [
-            self._rule.entries(features[where], 0.0).sum(axis=0) for where in chunks(len(features), width, _CHUNK, 1)
-        ]
-        return np.sum(parts, axis=0)
+        features, width = np.arange(len(self._units)), self._rule.terms(np.zeros(1, dtype=int), 0.0).shape[1]
+        parts = chunks(len(features), width, _CHUNK)
+        return np.sum([self._rule.terms(features[where], 0.0).sum(axis=0) for where in parts], axis=0)
 
     def empty(self, row: PresentUnits) -> Array:
         """Return the scores of a row from which all that can vanish has vanished."""

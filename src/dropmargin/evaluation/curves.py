@@ -13,13 +13,14 @@ import numpy as np
 from dropmargin.data.deletion import delete_columns, delete_entries, is_documents, is_frame
 from dropmargin.data.inputs import column_names
 from dropmargin.estimators.validation import check_choice
-from dropmargin.evaluation.scoring import ScoreCurve, make_case, repeat_seeds, score_levels
-from dropmargin.evaluation.usefulness import column_losses
+from dropmargin.evaluation.scoring import ScoreCurve, ScoringCase, make_case, repeat_seeds, score_levels
 from dropmargin.noise import Noise, as_noise
 from dropmargin.noise.groups import group_features
 from dropmargin.typing import Array
 
 _STRATEGIES = ("entries", "columns", "worst")
+# Rows on which columns are ranked.
+_MAX_ROWS = 1000
 DEFAULT_LEVELS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
@@ -86,20 +87,18 @@ def deletion_curve(
         - ``"entries"``: each entry of ``X`` with probability ``level``, independently, as in the paper; of a data frame
           each cell, of a document each word;
         - ``"columns"``: ``level * n_features`` random columns, rounded, the same for all rows, as if sensors fail;
-        - ``"worst"``: as many columns, in the order of the decrease of the mean margin of this model on ``X`` if
-          the column alone is deleted (on 1,000 random rows, if there are more). The margin is the response for the
-          correct class minus the largest one for another class; responses are decision values, or else
-          probabilities. For a regressor it is minus the squared error. As nothing else is random, there is one repeat.
+        - ``"worst"``: as many columns, in the order of the decrease of the score on ``X`` if the column alone is
+          deleted (on 1,000 random rows, if there are more). As nothing else is random, there is one repeat.
     groups : array-like of shape (n_features,) or mapping, default=None
         Features that are deleted together, as for `DropoutNoise`: the group of each feature, or the features of each
-        group by index, name or pattern. ``level`` is then the share of the groups. The decrease of the margin of a
-        group, for ``strategy="worst"``, is the sum over its features.
+        group by index, name or pattern. ``level`` is then the share of the groups.
     n_repeats : int, default=5
         Number of random deletions per level.
     fill : float, array-like of shape (n_features,) or None, default=None
         The value of deleted entries: 0 as in the paper, the means of the training columns for mean imputation, or NaN
-        for a model that accepts missing values. ``None`` is 0 in rows of numbers, and a missing value in a data
-        frame with other columns, where nothing else is possible. For a sparse ``X``, 0 or NaN; with NaN every deleted
+        for a model that accepts missing values. ``None`` is NaN for a `TableClassifier` or `TableRegressor`; for other
+        models 0 in rows of numbers, and a missing value in a data frame with other columns, where nothing else is
+        possible. For a sparse ``X``, 0 or NaN; with NaN every deleted
         entry is stored, zeros included.
     rescale : bool, default=False
         Whether the other entries are scaled up, as above. With ``fill`` the training means this is
@@ -141,9 +140,9 @@ def deletion_curve(
 
     >>> import pandas as pd
     >>> from sklearn.pipeline import make_pipeline
-    >>> from dropmargin.io.data import TableEncoder
+    >>> from dropmargin.tables import TableEncoder
     >>> table = pd.DataFrame({"colour": ["red", "blue"] * 20, "size": [1.0, 2.0] * 20})
-    >>> pipeline = make_pipeline(TableEncoder(), DropoutSVC(missing="rescale")).fit(table, [0, 1] * 20)
+    >>> pipeline = make_pipeline(TableEncoder(basis="linear"), DropoutSVC(missing="rescale")).fit(table, [0, 1] * 20)
     >>> deletion_curve(pipeline, table, [0, 1] * 20, levels=[0.5], strategy="columns", random_state=0).mean
     array([1.])
     """
@@ -156,6 +155,8 @@ def deletion_curve(
     if is_documents(values) and (strategy != "entries" or groups is not None):
         given = f"got strategy={strategy!r}, groups={groups!r}"
         raise ValueError(f"Words of documents are deleted one by one, by strategy='entries' and groups=None; {given}.")
+    if fill is None:
+        fill = getattr(estimator, "deleted_fill", None)  # a model of a table: NaN
     is_other = is_documents(values) or is_frame(values)
     filling = _check_fill_of_other(fill, rescale) if is_other else _check_fill(fill, rescale, n_features)
     numbers, n_groups = np.arange(n_features), n_features
@@ -168,8 +169,7 @@ def deletion_curve(
     factors = [1.0 / (1.0 - share) if rescale and share < 1.0 else 1.0 for share in shares]
     if strategy == "worst":
         seeds = seeds[:1]
-        losses = np.bincount(numbers, column_losses(case, filling, int(seeds[0]), verbose), minlength=n_groups)
-        most_useful_first = np.argsort(-losses, kind="stable")
+        most_useful_first = np.argsort(_scores_without(case, numbers, filling, int(seeds[0])), kind="stable")
 
     def delete(level: int, seed: int) -> Any:
         rng = np.random.default_rng(seed)
@@ -182,6 +182,18 @@ def deletion_curve(
 
     scores = score_levels(case, delete, shares == 0.0, seeds, n_jobs=n_jobs, verbose=verbose, label="deletion curve")
     return DeletionCurve(scores, case.scoring, levels, strategy, filling if fill is None else fill, rescale)
+
+
+def _scores_without(case: ScoringCase, groups: Array, fill: Any, seed: int) -> Array:
+    """Return the score without each group of features, on at most 1,000 rows.
+
+    scikit-learn's `permutation_importance` measures nearly the same, but neither of groups nor of sparse rows.
+    """
+    n_rows, some = case.values.shape[0], case
+    if n_rows > _MAX_ROWS:
+        some = case.subset(np.sort(np.random.default_rng(seed).choice(n_rows, _MAX_ROWS, replace=False)))
+    features = (np.flatnonzero(groups == number) for number in range(groups.max() + 1))
+    return np.array([some.score(delete_columns(some.values, own, fill, 1.0)) for own in features])
 
 
 def check_levels(levels: Any) -> Array:

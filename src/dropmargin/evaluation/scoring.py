@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
 import numpy as np
 from sklearn.base import is_regressor
-from sklearn.utils import check_consistent_length, check_random_state
+from sklearn.utils import _safe_indexing, check_consistent_length, check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
@@ -68,12 +68,18 @@ class ScoringCase:
             raise ValueError(f"scoring must give one number per data set, got {score!r}. Choose a single metric.")
         return float(score)
 
-    def in_container(self, values: Any, rows: Any = slice(None)) -> Any:
-        """Return the values of these rows as a data frame if ``X`` is one, with its columns, else unchanged."""
+    def subset(self, rows: Array) -> ScoringCase:
+        """Return the case of some of the rows."""
+        parts = {name: _safe_indexing(getattr(self, name), rows) for name in ("X", "values", "y")}
+        weights = None if self.sample_weight is None else _safe_indexing(self.sample_weight, rows)
+        return replace(self, **parts, sample_weight=weights)
+
+    def in_container(self, values: Any) -> Any:
+        """Return values as a data frame if ``X`` is one, with its columns, else unchanged."""
         if is_frame(values) or is_documents(values):
             return values
         if hasattr(self.X, "iloc"):  # pandas
-            return type(self.X)(values, columns=self.X.columns, index=self.X.index[rows])
+            return type(self.X)(values, columns=self.X.columns, index=self.X.index)
         if hasattr(self.X, "column_names"):  # pyarrow
             return type(self.X).from_arrays(list(values.T), names=self.X.column_names)
         if hasattr(self.X, "columns") and hasattr(self.X, "schema"):  # polars

@@ -44,6 +44,10 @@ class MomentLoss(Loss, ABC):
     def gradient(self, y: Array, m: Array, v: Array) -> tuple[Array, Array]:
         """Return the derivatives of ``phi`` by ``m`` and by ``v``."""
 
+    def value_and_gradient(self, y: Array, m: Array, v: Array) -> tuple[Array, tuple[Array, Array]]:
+        """Return both; a loss may share what they have in common."""
+        return self.value(y, m, v), self.gradient(y, m, v)
+
     @abstractmethod
     def curvature(self, y: Array, m: Array, v: Array) -> tuple[Array, Array, Array]:
         """Return the second derivatives of ``phi``: by ``m`` twice, by ``m`` and ``v``, by ``v`` twice."""

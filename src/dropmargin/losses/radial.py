@@ -78,10 +78,14 @@ class RadialLoss(MomentLoss):
         return self.k * self._excess(y, u, v, r) + self.tail(r)
 
     def gradient(self, y: Array, m: Array, v: Array) -> tuple[Array, Array]:
+        return self.value_and_gradient(y, m, v)[1]
+
+    def value_and_gradient(self, y: Array, m: Array, v: Array) -> tuple[Array, tuple[Array, Array]]:
         u, v, r = self._polar(y, m, v)
-        safe = np.maximum(r, _TINY)
-        excess = np.where(r > _TINY, self._excess(y, u, v, r) / safe, 1.0)
-        return self.tail_slope(r) * (u / safe) - self.k * y * excess, 0.5 * self.gamma(safe)
+        safe, excess = np.maximum(r, _TINY), self._excess(y, u, v, r)
+        share = np.where(r > _TINY, excess / safe, 1.0)
+        by_mean = self.tail_slope(r) * (u / safe) - self.k * y * share
+        return self.k * excess + self.tail(r), (by_mean, 0.5 * self.gamma(safe))
 
     def curvature(self, y: Array, m: Array, v: Array) -> tuple[Array, Array, Array]:
         u, _, r = self._polar(y, m, v)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -20,7 +19,16 @@ from sklearn.utils.validation import check_is_fitted
 from dropmargin.data import Rows
 from dropmargin.estimators import validation
 from dropmargin.estimators.base import MarginalisedModel
-from dropmargin.estimators.fitting import Fit, TrainingRows, set_or_delete
+from dropmargin.estimators.fitting import (
+    TrainingRows,
+    check_rows,
+    classes_of,
+    fit_rows,
+    n_outputs,
+    problem_of,
+    scale_of_C,
+    set_or_delete,
+)
 from dropmargin.estimators.parameters import (
     Parameters,
     RunParameters,
@@ -30,15 +38,14 @@ from dropmargin.estimators.parameters import (
     parameter,
     specification,
 )
-from dropmargin.estimators.scorers import CheckedScorer, MeanScorer, PredictionScorer, target_scorer
+from dropmargin.estimators.scorers import PredictionScorer, RowScorer, target_scorer
+from dropmargin.model_selection.folds import Fold, Targets
 from dropmargin.model_selection.grid import Grid, check_grid, check_noise, check_problems
 from dropmargin.model_selection.results import cv_results, warn_at_ends, warn_constant
 from dropmargin.model_selection.search import (
     FINAL_SHARE,
     ROUGH_TOL,
     RULES,
-    ArrayFold,
-    Fold,
     Outcome,
     Search,
     try_scorer,
@@ -72,7 +79,7 @@ class MarginalisedModelCV(RunParameters, SharedParameters, GridParameters, BaseE
     #: The model with a given noise and ``C``.
     _plain_class: ClassVar[type[MarginalisedModel]]
     #: The score for ``scoring=None``.
-    _default_scorer: ClassVar[CheckedScorer]
+    _default_scorer: ClassVar[PredictionScorer]
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
         """Choose noise and ``C`` by cross-validation and fit the model with them to all rows.
@@ -104,7 +111,14 @@ class MarginalisedModelCV(RunParameters, SharedParameters, GridParameters, BaseE
         ConvergenceWarning
             If a fit did not converge.
         """
-        search_arrays(self, Given(X, y, sample_weight, groups), self.verbose)
+        with validation.unchanged_on_failure(self):
+            check_parameters(self)
+            model = plain_model(self)
+            problem_of(model)  # its parameters are checked before the rows
+            X, y = indexable(X, y)
+            rows = check_rows(model, X, y, sample_weight)
+            given, metadata, n_threads = (X, y), (sample_weight, groups), effective_n_jobs(self.n_jobs)
+            run_search(self, model, rows, Targets.of(rows), given, metadata, n_threads, self.verbose)
         return self
 
     def _stores(self, n_folds: int, grid: Grid, n_outputs: int, n_features: int) -> bool:
@@ -137,15 +151,15 @@ class MarginalisedModelCV(RunParameters, SharedParameters, GridParameters, BaseE
         """Raise an error if the targets of the training rows of a fold, without those of weight 0, are too few."""
         raise NotImplementedError
 
-    def _target_scorers(self, noise: Noise) -> tuple[PredictionScorer, MeanScorer]:
+    def _target_scorers(self, noise: Noise) -> tuple[PredictionScorer, RowScorer]:
         """Return the scorers of a noise that is ``target_noise``: of a copy of a row, and in closed form."""
         raise NotImplementedError
 
-    def _search_scorer(self, rows: TrainingRows, n_rows: int) -> Any:
+    def _search_scorer(self, rows: TrainingRows) -> Any:
         """Return the scorer of the search, which scores checked rows where that is possible."""
         noise = check_noise("target_noise", self.target_noise, rows)
         if noise is not None:
-            shape, names = (n_rows, rows.n_features), rows.feature_names
+            shape, names = (rows.n_rows, rows.n_features), rows.feature_names
             return target_scorer(noise, self.missing, shape, names, *self._target_scorers(noise))
         return self._default_scorer if self.scoring in (None, default_scoring(self)) else self._scorer()
 
@@ -181,7 +195,7 @@ class MarginalisedModelCV(RunParameters, SharedParameters, GridParameters, BaseE
         start = None if outcome.coefs is None else outcome.coefs[where].mean(axis=0).T
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # one warning counts all fits
-            Fit(best).run(rows, n_threads, start)
+            fit_rows(best, problem_of(best), rows, n_threads, start)
         self.best_estimator_ = best
         for name in ("coef_", "intercept_", "classes_", "n_features_in_", "feature_names_in_"):
             set_or_delete(self, name, getattr(best, name, None))
@@ -254,33 +268,13 @@ class MarginalisedModelCV(RunParameters, SharedParameters, GridParameters, BaseE
         return tags
 
 
-class Given(NamedTuple):
-    """What the caller of a search passed: for the splitter, and for the scorer of each fold."""
-
-    X: Any
-    y: Any
-    sample_weight: Any = None
-    groups: Any = None
-
-
-def search_arrays(estimator: MarginalisedModelCV, given: Given, verbose: int) -> None:
-    """Fit a search to rows in memory."""
-    with validation.unchanged_on_failure(estimator):
-        check_parameters(estimator)
-        fit = Fit(plain_model(estimator))
-        X, y = indexable(given.X, given.y)
-        rows = fit.check_rows(X, y, given.sample_weight)
-        load_fold, n_threads = partial(ArrayFold.load, X, y, rows), effective_n_jobs(estimator.n_jobs)
-        run_search(estimator, fit, rows, rows, given._replace(X=X, y=y), load_fold, n_threads, verbose)
-
-
 def run_search(
     estimator: MarginalisedModelCV,
-    fit: Fit,
+    model: MarginalisedModel,
     rows: TrainingRows,
-    targets: Rows,
-    given: Given,
-    load_fold: Callable[[Array, Array, dict[str, Any]], Fold],
+    targets: Targets,
+    given: tuple[Any, Any] | None,
+    metadata: tuple[Any, Any],
     n_threads: int,
     verbose: int,
 ) -> None:
@@ -289,42 +283,44 @@ def run_search(
     Parameters
     ----------
     estimator : MarginalisedModelCV
-    fit : Fit
-        Of the plain model without noise.
+    model : MarginalisedModel
+        The plain model without noise.
     rows : TrainingRows
-    targets : Rows
-        Targets and sample weights of all rows, after all checks; ``X`` is not used.
-    given : Given
-    load_fold : callable
-        Returns the fold of some training rows, test rows and arguments of the scorer.
+    targets : Targets
+        Of these rows.
+    given : tuple or None
+        Rows and targets as the caller passed them, if they are in memory.
+    metadata : tuple
+        Sample weights and groups as the caller passed them.
     n_threads, verbose : int
     """
     # 1. All checks come before the search.
-    classes, _, _ = fit.encode_labels(targets.y, targets.sample_weight)
-    grid = check_grid(estimator.noises, estimator.Cs, rows, fit.scale_of_C(targets.y, targets.sample_weight))
-    check_problems(fit, rows, grid)
-    split_params, score_params = estimator._route(given.sample_weight, given.groups)
-    splits = estimator._splits(given.X, given.y, targets, classes, split_params)
-    folds = [partial(load_fold, train, test, score_params) for train, test in splits]
-    scorer = estimator._search_scorer(rows, len(targets.y))
-    tol = FINAL_SHARE * fit.problem.tol
-    rough_tol = max(fit.problem.tol, ROUGH_TOL) if estimator.prune else tol
-    store = estimator._stores(len(folds), grid, fit.n_outputs(classes), rows.n_features)
-    search = Search(fit, grid, scorer, tol, rough_tol, len(targets.y), estimator.rule, store, n_threads)
-    with folds[0]() as fold:
-        try_scorer(search, fold)
+    problem, classes = problem_of(model), classes_of(model, rows)
+    y = rows.labels[targets.codes]
+    grid = check_grid(estimator.noises, estimator.Cs, rows, scale_of_C(model, y, targets.sample_weight))
+    check_problems(model, rows, grid)
+    split_params, score_params = estimator._route(*metadata)
+    X, own = (np.zeros((len(y), 1)), y) if given is None else given
+    splits = estimator._splits(X, own, Rows(None, y, targets.sample_weight), classes, split_params)
+    folds = [partial(Fold.load, rows, targets, given, *split, score_params) for split in splits]
+    scorer = estimator._search_scorer(rows)
+    tol = FINAL_SHARE * problem.tol
+    rough_tol = max(problem.tol, ROUGH_TOL) if estimator.prune else tol
+    store = estimator._stores(len(folds), grid, n_outputs(model, classes), rows.n_features)
+    search = Search(model, problem, grid, scorer, tol, rough_tol, rows.n_rows, estimator.rule, store, n_threads)
+    try_scorer(search, folds[0]())
     # 2. The search, and the final fit.
     outcome = search.run(folds, verbose)
     if not np.isfinite(outcome.mean).any():
         raise ValueError("scoring gave NaN at every point of the grid: there is nothing to choose by.")
     estimator._store(grid, outcome)
-    estimator._refit(fit.estimator, rows, outcome, n_threads)
-    warn_unconverged(np.append(outcome.converged, estimator.best_estimator_.converged_), stacklevel=5)
+    estimator._refit(model, rows, outcome, n_threads)
+    warn_unconverged(np.append(outcome.converged, estimator.best_estimator_.converged_), stacklevel=4)
     chosen = estimator.best_index_
     if not np.any(estimator.coef_):
-        warn_constant("number" if classes is None else "label", chosen == outcome.best(), stacklevel=4)
+        warn_constant("number" if classes is None else "label", chosen == outcome.best(), stacklevel=3)
     else:
-        warn_at_ends(grid, outcome.mean, chosen, stacklevel=4)
+        warn_at_ends(grid, outcome.mean, chosen, stacklevel=3)
 
 
 def plain_model(search: MarginalisedModelCV) -> MarginalisedModel:

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.estimators.fitting import Fit, TrainingRows
+from dropmargin.estimators.base import MarginalisedModel
+from dropmargin.estimators.fitting import TrainingRows, problem_of
 from dropmargin.estimators.validation import check_number
 from dropmargin.noise import Noise, Variance, as_noise
 from dropmargin.typing import Array
@@ -59,13 +60,13 @@ class Grid:
             kinds.setdefault(_kind(noise), []).append(index)
         return [sorted(members, key=lambda index: -_strength(self.noises[index])) for members in kinds.values()]
 
-    def walk(self, descending: bool, skips: bool) -> Sequence[int]:
+    def walk(self, skips: bool) -> Sequence[int]:
         """Return the values of ``C`` in the order of their solution.
 
         If ``skips``, every fourth one comes first, then those halfway between, then the others. Short lists are in
         order.
         """
-        order = range(len(self.Cs))[:: -1 if descending else 1]
+        order = range(len(self.Cs))
         return [*order[::4], *order[2::4], *order[1::2]] if skips and len(order) >= _MIN_CHAIN else order
 
     def knots(self, chain: list[int]) -> list[int]:
@@ -113,7 +114,7 @@ def _strength(noise: Noise | None) -> float:
 def _strengths(noise: Noise | None) -> Any:
     """Return the variance of a feature of value one: a number, or one per feature."""
     variance = Variance() if noise is None else noise.variance()
-    return variance.slope + variance.floor
+    return variance.strength
 
 
 def check_grid(noises: Any, Cs: Any, rows: TrainingRows, factor: float = 1.0) -> Grid:
@@ -143,10 +144,10 @@ def check_noise(name: str, given: Any, rows: TrainingRows) -> Noise | None:
     return noise
 
 
-def check_problems(fit: Fit, rows: TrainingRows, grid: Grid) -> None:
+def check_problems(model: MarginalisedModel, rows: TrainingRows, grid: Grid) -> None:
     """Check each noise of the grid against the other parameters of an estimator, and against missing entries."""
     for noise in grid.noises:
-        rows.problem(Fit(copy(fit.estimator).set_params(noise=noise)).problem)
+        rows.problem(problem_of(copy(model).set_params(noise=noise)))
 
 
 def _check_noises(noises: Any, rows: TrainingRows) -> tuple[Noise | None, ...]:

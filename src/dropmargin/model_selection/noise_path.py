@@ -11,11 +11,12 @@ from sklearn.utils.validation import _num_samples
 
 from dropmargin.estimators import DropoutSVC
 from dropmargin.estimators.classification import MarginalisedClassifier
-from dropmargin.estimators.fitting import Fit
+from dropmargin.estimators.fitting import check_rows, classes_of, problem_of
 from dropmargin.estimators.scorers import OfGivenRows, target_scorer
 from dropmargin.model_selection.classifiers import target_scorers
+from dropmargin.model_selection.folds import Fold
 from dropmargin.model_selection.grid import check_grid, check_noise, check_problems
-from dropmargin.model_selection.search import ArrayFold, Search, try_scorer, warn_unconverged
+from dropmargin.model_selection.search import Search, try_scorer, warn_unconverged
 from dropmargin.noise import Noise
 from dropmargin.typing import Array
 
@@ -137,21 +138,21 @@ def noise_path(
         raise TypeError(f"estimator must be a classifier of dropmargin, such as DropoutSVC(), got {estimator!r}.")
     if (X_test is None) != (y_test is None):
         raise ValueError("X_test and y_test must be passed together, or neither of them.")
-    fit = Fit(clone(estimator).set_params(noise=None))
-    rows = fit.check_rows(X, y, sample_weight)
-    classes, _, _ = fit.encode_labels(rows.y, rows.sample_weight)
+    model = clone(estimator).set_params(noise=None)
+    problem, rows = problem_of(model), check_rows(model, X, y, sample_weight)
+    classes = classes_of(model, rows)
     grid = check_grid(noises, Cs, rows)
-    check_problems(fit, rows, grid)
+    check_problems(model, rows, grid)
     given = (X, y) if X_test is None else (X_test, y_test)
     target = check_noise("target_noise", target_noise, rows)
     if target is None:
-        scorer = check_scoring(fit.estimator, scoring="accuracy" if scoring is None else scoring)
+        scorer = check_scoring(model, scoring="accuracy" if scoring is None else scoring)
     else:
         shape, both = (_num_samples(given[0]), rows.n_features), target_scorers(target, scoring, estimator.multi_class)
         scorer = OfGivenRows(target_scorer(target, estimator.missing, shape, rows.feature_names, *both))
-    fold = ArrayFold(rows, *given, {})
+    fold = Fold(rows, given)
     n_threads = effective_n_jobs(estimator.n_jobs)
-    search = Search(fit, grid, scorer, fit.problem.tol, fit.problem.tol, len(rows.y), n_threads=n_threads)
+    search = Search(model, problem, grid, scorer, problem.tol, problem.tol, rows.n_rows, n_threads=n_threads)
     try_scorer(search, fold)
     outcome = search.run([lambda: fold], verbose)
     warn_unconverged(outcome.converged, stacklevel=3)

@@ -13,29 +13,27 @@ from __future__ import annotations
 
 import threading
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from numbers import Real
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from sklearn import config_context, get_config
 from sklearn.base import is_regressor
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import _safe_indexing
 
-from dropmargin.data.missing_values import FeatureStatistics, negative_zero_to_nan
 from dropmargin.errors import ParameterError
 from dropmargin.estimators.base import MarginalisedModel
-from dropmargin.estimators.fitting import CheckedRows, Fit, TrainingRows, set_coefficients
-from dropmargin.estimators.scorers import CheckedScorer, MeanScorer
+from dropmargin.estimators.fitting import n_outputs, set_classes, set_coefficients, training_data
+from dropmargin.estimators.scorers import RowScorer
+from dropmargin.model_selection.folds import Fold
 from dropmargin.model_selection.grid import Grid, Point
 from dropmargin.model_selection.path_solver import PathSolver, ScorePoint, Solution
 from dropmargin.progress import Progress
+from dropmargin.solvers import Problem
 from dropmargin.threads import in_threads
 from dropmargin.typing import Array
 
@@ -53,113 +51,19 @@ _EQUAL = 1e-12
 RULES = ("best", "one-se")
 
 
-class Fold(ABC):
-    """Training rows and test rows of a search, as a context: in memory (`ArrayFold`), or in partitions.
-
-    Parameters
-    ----------
-    rows : TrainingRows
-        The training rows.
-    """
-
-    #: Whether no test row has missing entries.
-    is_complete = False
-
-    def __init__(self, rows: TrainingRows) -> None:
-        self.rows = rows
-        self.stack = ExitStack()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stack.close()
-
-    def prepare(self, search: Search, n_threads: int) -> tuple[PathSolver, MarginalisedModel]:
-        """Return the solver of the training rows, and a model for `Search.score`."""
-        fit = Fit(copy(search.fit.estimator))
-        encoded = self.stack.enter_context(self.rows.encoded(fit))
-        if self.is_complete and isinstance(search.scorer, CheckedScorer) and not search.scorer.deletes:
-            # Scores of complete rows depend on the means at most; the Gaussian of the features takes longer.
-            statistics = FeatureStatistics(encoded.feature_means, None)
-        else:
-            statistics = self.rows.statistics(fit, encoded)
-        fit.set_classes(encoded.classes, statistics)
-        solver = PathSolver(search.grid, search.fit.problem, self.rows, encoded, n_threads)
-        self.stack.callback(solver.close)
-        return solver, fit.estimator
-
-    @abstractmethod
-    def score(self, scorer: Callable[..., Any], model: MarginalisedModel) -> Any:
-        """Return the score of a fitted model on the test rows; the scorer is as in `Search`."""
-
-
-class ArrayFold(Fold):
-    """Rows in memory.
-
-    Parameters
-    ----------
-    rows : CheckedRows
-        The training rows.
-    X, y
-        The test rows as the caller passed them.
-    score_params : dict
-        Further arguments of the scorer.
-    test : CheckedRows, default=None
-        The test rows after all checks, which a `CheckedScorer` needs.
-    index : ndarray of int, default=None
-        The places of the test rows in the data; ``None`` if they are all of the data.
-    """
-
-    def __init__(
-        self,
-        rows: CheckedRows,
-        X: Any,
-        y: Any,
-        score_params: dict[str, Any],
-        test: CheckedRows | None = None,
-        index: Array | None = None,
-    ) -> None:
-        super().__init__(rows)
-        self.X, self.y, self.score_params, self.is_complete = X, y, score_params, not rows.has_missing
-        self.test, self.index, self.prepared = test, index, None
-
-    @classmethod
-    def load(
-        cls, X: Any, y: Any, rows: CheckedRows, train: Array, test: Array, score_params: dict[str, Any]
-    ) -> ArrayFold:
-        """Return the fold of some training and test rows; ``rows`` are all rows after all checks."""
-
-        def is_per_row(value: Any) -> bool:
-            return hasattr(value, "__len__") and not isinstance(value, str) and len(value) == len(rows.y)
-
-        own = {
-            name: _safe_indexing(value, test) if is_per_row(value) else value for name, value in score_params.items()
-        }
-        given = _safe_indexing(X, test), _safe_indexing(y, test)
-        return cls(rows.take(train), *given, own, rows.take(test), test)
-
-    def score(self, scorer: Callable[..., Any], model: MarginalisedModel) -> Any:
-        if not isinstance(scorer, CheckedScorer):
-            return scorer(model, self.X, self.y, **self.score_params)
-        assert self.test is not None
-        if self.prepared is None:
-            X = negative_zero_to_nan(self.test.X) if self.test.has_missing else self.test.X
-            self.prepared = scorer.prepare(model, X, np.arange(X.shape[0]) if self.index is None else self.index)
-        return scorer(model, self.prepared, self.test.y, self.score_params.get("sample_weight"))
-
-
 @dataclass(frozen=True)
 class Search:
     """A search over the grid: everything that is the same for all folds.
 
     Parameters
     ----------
-    fit : Fit
-        Of an unfitted estimator without noise, with all other parameters except ``C``, and with the feature names.
+    model : MarginalisedModel
+        Not fitted, without noise, with all other parameters except ``C``, and with the feature names.
+    problem : Problem
+        That of the model.
     grid : Grid
     scorer : callable
-        ``scorer(estimator, X, y, **score_params)``, or a `CheckedScorer`.
+        ``scorer(estimator, X, y, **score_params)``, or a `RowScorer`.
     tol : float
         The tolerance of the finalists.
     rough_tol : float
@@ -172,7 +76,8 @@ class Search:
     n_threads : int
     """
 
-    fit: Fit
+    model: MarginalisedModel
+    problem: Problem
     grid: Grid
     scorer: Callable[..., Any]
     tol: float
@@ -186,7 +91,7 @@ class Search:
         """Return the scores of all points on all folds; ``folds`` are functions that load a fold."""
         is_rough = self.rough_tol > self.tol
         outcome = Outcome(self.grid, len(folds), refined=not is_rough)
-        if isinstance(self.scorer, MeanScorer):
+        if isinstance(self.scorer, RowScorer):
             outcome.errors[:] = self.scorer.smallest_change(self.n_rows)
 
         def solve(index: int, solver: PathSolver, score_point: ScorePoint) -> None:
@@ -215,18 +120,18 @@ class Search:
         stop = threading.Event()
 
         def on_fold(index: int, load: Callable[[], Fold], progress: Progress) -> None:
-            with load() as fold:
-                solver, model = fold.prepare(self, max(1, self.n_threads // len(folds)))
+            fold = load()
+            solver, model = self.prepare(fold, max(1, self.n_threads // len(folds)))
 
-                def score_point(point: Point, solution: Solution) -> float:
-                    if stop.is_set():
-                        raise KeyboardInterrupt
-                    score = self.score(model, fold, point, solution)
-                    outcome.store(index, point, solution, score, self.store_coefs)
-                    progress.advance()
-                    return score
+            def score_point(point: Point, solution: Solution) -> float:
+                if stop.is_set():
+                    raise KeyboardInterrupt
+                score = self.score(model, fold, point, solution)
+                outcome.store(index, point, solution, score, self.store_coefs)
+                progress.advance()
+                return score
 
-                task(index, solver, score_point)
+            task(index, solver, score_point)
 
         config = get_config()
 
@@ -234,10 +139,20 @@ class Search:
             with config_context(**config):  # that of scikit-learn, which new threads do not inherit
                 job()
 
-        label = f"{type(self.fit.estimator).__name__} path{label}"
+        label = f"{type(self.model).__name__} path{label}"
         with Progress(n_points * len(folds), label, verbose=verbose) as progress:
             jobs = [partial(on_fold, index, load, progress) for index, load in enumerate(folds)]
             in_threads([partial(configured, job) for job in jobs], self.n_threads, stop)
+
+    def prepare(self, fold: Fold, n_threads: int) -> tuple[PathSolver, MarginalisedModel]:
+        """Return the solver of the training rows of a fold, and a model for `score`."""
+        model, scorer = copy(self.model), self.scorer
+        # Scores of complete rows depend on the means at most; the Gaussian of the features takes longer.
+        data, statistics = training_data(model, fold.rows, not isinstance(scorer, RowScorer) or scorer.deletes)
+        set_classes(model, data.classes, statistics)
+        if isinstance(scorer, RowScorer) and scorer.deletes:
+            fold.delete(scorer, model)
+        return PathSolver(self.grid, self.problem, fold.rows, data, n_threads), model
 
     def score(self, estimator: MarginalisedModel, fold: Fold, point: Point, solution: Solution) -> float:
         """Set parameters, coefficients and intercept of an estimator to those of a point, and return its score."""
@@ -252,8 +167,8 @@ class Search:
 
 def try_scorer(search: Search, fold: Fold) -> None:
     """Score a model with arbitrary coefficients, so that errors of the scorer are raised before the search."""
-    _, model = fold.prepare(search, 1)
-    shape = fold.rows.n_features + 1, search.fit.n_outputs(getattr(model, "classes_", None))
+    _, model = search.prepare(fold, 1)
+    shape = fold.rows.n_features + 1, n_outputs(model, getattr(model, "classes_", None))
     coef = 1e-3 * np.cos(np.arange(shape[0] * shape[1])).reshape(shape)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the model may not predict some class

@@ -12,18 +12,11 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
-from dropmargin.data import (
-    canonical,
-    entry_range,
-    entry_rows,
-    map_entries,
-    one_partition,
-    stores_zeros,
-)
+from dropmargin.data import canonical, entry_range, entry_rows, map_entries, one_partition, stores_zeros
 from dropmargin.data.inputs import check_rows
 from dropmargin.data.missing_values import feature_means
+from dropmargin.data.variance import Variance
 from dropmargin.noise.groups import short_text
-from dropmargin.noise.variance import Variance
 from dropmargin.typing import Array
 
 
@@ -56,7 +49,7 @@ class Noise(BaseEstimator):
     ...         self.scale = scale
     ...
     ...     def variance(self):
-    ...         return Variance(entry=np.square, slope=np.square(self.scale))
+    ...         return Variance(quadratic=np.square(self.scale))
     >>> X = np.array([[1.0, 2.0], [2.0, 1.0], [-1.0, 1.0], [-2.0, -1.0]])
     >>> DropoutSVC(noise=SpeckleNoise(scale=0.3)).fit(X, [1, 1, 0, 0]).predict(X)
     array([1, 1, 0, 0])
@@ -204,7 +197,13 @@ class Noise(BaseEstimator):
         Noise or None
             The noise itself if its variance does not depend on ``X``.
         """
-        return None if self.variance().moves_entries else self
+        return None if self.variance().depends_on_x else self
+
+    @property
+    def corrupts_zeros(self) -> bool:
+        """Whether an entry that is zero has a variance."""
+        variance = self.variance()
+        return not variance.is_zero and (self.needs_means or bool(np.any(variance.of_zero)))
 
     @property
     def has_log_mgf(self) -> bool:
@@ -289,7 +288,7 @@ class Noise(BaseEstimator):
             own = noise.take(features) if rows is None else noise.take_entries(features, rows)
             return own.draw(values, rng).astype(values.dtype)
 
-        sampled = map_entries(X, corrupt, zeros_stay=not noise.variance().moves_zeros, what=f"A sample of {self!r}")
+        sampled = map_entries(X, corrupt, zeros_stay=not noise.corrupts_zeros, what=f"A sample of {self!r}")
         return sampled.copy()  # no index arrays shared with X: the caller may eliminate zeros in place
 
     def _parameter(self, name: str, n_features: int, low: float, high: float, range_: str) -> Array:

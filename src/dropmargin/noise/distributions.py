@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.data import SquaredDeviation
+from dropmargin.data.variance import Variance
 from dropmargin.noise.base import Noise
 from dropmargin.noise.groups import group_features, group_rates
-from dropmargin.noise.variance import Variance
 from dropmargin.typing import Array
 
 _LARGEST = 1e100
@@ -118,11 +117,11 @@ class DropoutNoise(Noise):
         # Until `resolve` turns a mapping of groups to rates into rates per feature, its rates tell the strength.
         given = list(self.rate.values()) if isinstance(self.rate, Mapping) else self.rate
         rate = np.asarray(given, dtype=np.float64)
-        is_zero = isinstance(self.reference, str) and self.reference == "zero"
-        # Without feature means the reference is not known yet.
-        reference = np.empty(0) if self.needs_means else np.asarray(self.reference)
-        entry = np.square if is_zero else SquaredDeviation(reference)
-        return Variance(entry=entry, slope=rate / (1.0 - rate), groups=self.groups)
+        slope = rate / (1.0 - rate)
+        if isinstance(self.reference, str):  # without feature means, that of deviations from the reference
+            return Variance(quadratic=slope, groups=self.groups)
+        scaled = slope * self.reference_values
+        return Variance(-2.0 * scaled, slope, scaled * self.reference_values, groups=self.groups)
 
     @property
     def reference_values(self) -> Any:
@@ -186,12 +185,12 @@ class GaussianNoise(_AdditiveNoise):
     Examples
     --------
     >>> from dropmargin import GaussianNoise
-    >>> float(GaussianNoise(scale=2.0).variance().floor)
+    >>> float(GaussianNoise(scale=2.0).variance().constant)
     4.0
     """
 
     def variance(self) -> Variance:
-        return Variance(floor=np.square(np.asarray(self.scale, dtype=np.float64)))
+        return Variance(constant=np.square(np.asarray(self.scale, dtype=np.float64)))
 
     def log_mgf(self, t: Array, x: Array) -> tuple[Array, Array, Array]:
         variance = np.square(np.asarray(self.scale, dtype=np.float64))
@@ -220,12 +219,12 @@ class LaplaceNoise(_AdditiveNoise):
     Examples
     --------
     >>> from dropmargin import LaplaceNoise
-    >>> float(LaplaceNoise(scale=2.0).variance().floor)
+    >>> float(LaplaceNoise(scale=2.0).variance().constant)
     8.0
     """
 
     def variance(self) -> Variance:
-        return Variance(floor=2.0 * np.square(np.asarray(self.scale, dtype=np.float64)))
+        return Variance(constant=2.0 * np.square(np.asarray(self.scale, dtype=np.float64)))
 
     def log_mgf(self, t: Array, x: Array) -> tuple[Array, Array, Array]:
         variance = np.square(np.asarray(self.scale, dtype=np.float64))
@@ -264,7 +263,7 @@ class PoissonNoise(Noise):
     allows_negative = False
 
     def variance(self) -> Variance:
-        return Variance(entry=_identity, slope=1.0)
+        return Variance(linear=1.0)
 
     def log_mgf(self, t: Array, x: Array) -> tuple[Array, Array, Array]:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -275,7 +274,3 @@ class PoissonNoise(Noise):
 
     def draw(self, x: Array, rng: np.random.RandomState) -> Array:
         return rng.poisson(x).astype(np.float64)
-
-
-def _identity(x: Array) -> Array:
-    return x

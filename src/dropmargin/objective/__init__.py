@@ -1,17 +1,27 @@
-"""The objective ``J = R(w) + C sum_i s_i phi_i``: loss, noise and penalty over the data.
+"""The objective ``J = R(w) + C sum_i s_i loss(z_i)``: scores of the rows, a loss of them, and a penalty.
 
-At a `Point` it has a value, a gradient, and products with the majoriser and the Hessian, with a preconditioner.
+`Point` has value and gradient at some coefficients; a `Model` is a quadratic model there, which it can minimise.
 """
 
-from dropmargin.objective.base import Curvature, DeflationSpace, Objective, Point
-from dropmargin.objective.classes import ClassObjective
-from dropmargin.objective.moment import MomentObjective
+from dropmargin.objective.model import IterativeModel, Model, Solution, is_sharp, make_model, weighted_gram
+from dropmargin.objective.objective import Objective, Point
+from dropmargin.objective.row_losses import MGFRows, MomentRows, SoftmaxRows
+from dropmargin.objective.scores import GroupScores, LogMGF, Moments, Scores
 
 __all__ = [
-    "ClassObjective",
-    "Curvature",
-    "DeflationSpace",
-    "MomentObjective",
+    "GroupScores",
+    "IterativeModel",
+    "LogMGF",
+    "MGFRows",
+    "Model",
+    "MomentRows",
+    "Moments",
     "Objective",
     "Point",
+    "Scores",
+    "SoftmaxRows",
+    "Solution",
+    "is_sharp",
+    "make_model",
+    "weighted_gram",
 ]

@@ -1,130 +1,235 @@
-r"""What a loss needs of the noisy score of each row, as a differentiable function of the coefficients.
+r"""What a loss needs of the noisy score of each row, as a differentiable function ``z(w)`` of the coefficients.
 
-For rows that share their coefficients ``W``, one column of scores each::
+`Scores` answer three requests about a chunk of rows, and nothing else knows the noise. Coefficients have one column per
+output, and the intercept in the last row::
 
-    z_i = m_i + v_i / 2                        mean and variance of the score: its log-MGF if it is normal
-    z_i = K_i(w) = log E exp(w.x~_i)           its log-MGF
+    value(rows, w)                        z, one array of shape (n_rows, n_outputs) per part
+    jvp(rows, w, p)                       the derivative of z along p
+    vjp(rows, w, u)                       the gradient of sum_i u_i z_i
+    vjp(rows, w, u, second=(h, p))        that, plus the second derivative of sum_i h_i z_i times p
 
-A class holds the rows at given coefficients, with ``value`` of shape (n_rows, n_columns), and answers four questions:
+For independent features with the variances ``V_d(x) = g + constant`` and the log-MGFs ``K_d(t; x)``::
 
-    jvp(p)               the derivative of z along a direction p, and ``along``, what `vjp` needs of p
-    vjp(u)               the gradient of sum_i u_i z_i
-    vjp(u, h, along)     that, plus the second derivative of sum_i h_i z_i times p, by the same pass over the rows
-    diagonal(h)          the diagonal of that second derivative (of groups, where zeros are not stored, without them)
+    Moments       m_i = w.x_i + b,   v_i = sum_d V_d(x_id) w_d^2          mean and variance of the score
+    LogMGF        z_i = sum_d K_d(w_d; x_id) + b                          its log moment generating function
 
-and ``squares(u)``, the diagonal of ``sum_i u_i z_i' z_i'^T`` of the stored entries, for a preconditioner.
+For groups ``g`` that are dropped together with the rates ``q_g``, references ``r_d`` and ``c_g = q_g / (1 - q_g)``,
+each part is a sum of a function of the group scores ``s_ig = sum over the features d of g of w_d (x_id - r_d)``::
 
-For independent features with the variances ``V_d(x) = slope_d f(x) + floor_d`` and the log-MGFs ``K_d(t; x)``::
-
-    z_i = sum_d w_d x_id + V_d(x_id) w_d^2 / 2          z_i = sum_d K_d(w_d; x_id)
-
-For groups ``g`` that are dropped together with the rates ``q_g``, references ``r_d`` and ``c_g = q_g / (1 - q_g)``::
-
-    z_i = w.r + sum_g k_g(s_ig)        s_ig = sum over the features d of g of w_d (x_id - r_d)
-    k_g(u) = u + c_g u^2 / 2           k_g(u) = log(q_g + (1 - q_g) exp(u / (1 - q_g)))
+    m_i = w.r + b + sum_g s_ig       v_i = sum_g c_g s_ig^2
+    z_i = w.r + b + sum_g log(q_g + (1 - q_g) exp(s_ig / (1 - q_g)))
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from dropmargin.data import Block, Cells, FeatureGroups
-from dropmargin.noise import DropoutNoise, Noise, Variance
-from dropmargin.objective.curvature import as_column
+from dropmargin.data import FeatureGroups, SparseChunk, Variance
+from dropmargin.noise import DropoutNoise, Noise
 from dropmargin.typing import Array
 
-#: ``k_g``, ``k_g'`` and ``k_g''`` of numbers, given the group of each.
-Curve = Callable[[Array, Array], tuple[Array, Array, Array]]
+Parts = tuple[Array, ...]
 
 
 class Scores(Protocol):
     """See the module's docstring."""
 
-    value: Array
+    def value(self, rows: Any, coef: Array) -> Parts: ...
 
-    def jvp(self, direction: Array) -> tuple[Array, Any]: ...
+    def jvp(self, rows: Any, coef: Array, direction: Array) -> Parts: ...
 
-    def vjp(self, left: Array, second: Array | None = None, along: Any = None) -> Array: ...
-
-    def diagonal(self, left: Array) -> Array: ...
-
-    def squares(self, left: Array) -> Array: ...
+    def vjp(self, rows: Any, coef: Array, left: Parts, second: tuple[Parts, Array] | None = None) -> Array: ...
 
 
-class MomentScores:
-    """Mean plus half the variance, for independent features; without ``floor``, which all rows share."""
+class Moments:
+    """Mean and variance of the scores for independent features."""
 
-    def __init__(self, block: Block, variance: Variance, coef: Array) -> None:
-        self.block, self.slope = block, as_column(variance.slope) if variance.moves_entries else None
-        self.scaled = None if self.slope is None else self.slope * coef
-        self.value = self._forward(coef, 0.5)
+    def __init__(self, variance: Variance) -> None:
+        self.depends_on_x = variance.depends_on_x
+        constant = np.asarray(variance.constant, dtype=np.float64)
+        self.constant: Any = constant[:, None] if constant.ndim else float(constant)
+        self.has_constant = bool(np.any(constant))
 
-    def _forward(self, direction: Array, factor: float) -> Array:
-        """Return ``X p`` plus a factor times ``V (w * p)``."""
-        n = direction.shape[1]
-        if self.scaled is None:
-            return self.block.forward(direction, n)
-        found = self.block.forward(np.hstack([direction, factor * self.scaled * direction]), n)
-        return found[:, :n] + found[:, n:]
+    def value(self, rows: Any, coef: Array) -> Parts:
+        w = coef[:-1]
+        square = w * w
+        mean, variance = rows.forward(w, square if self.depends_on_x else None)
+        return mean + coef[-1], self._with_constant(variance, square, mean)
 
-    def jvp(self, direction: Array) -> tuple[Array, Array]:
-        return self._forward(direction, 1.0), direction
+    def jvp(self, rows: Any, coef: Array, direction: Array) -> Parts:
+        cross = 2.0 * coef[:-1] * direction[:-1]
+        mean, variance = rows.forward(direction[:-1], cross if self.depends_on_x else None)
+        return mean + direction[-1], self._with_constant(variance, cross, mean)
 
-    def vjp(self, left: Array, second: Array | None = None, along: Any = None) -> Array:
-        n = left.shape[1]
-        if self.scaled is None:
-            return self.block.backward(left, n)
-        back = self.block.backward(np.hstack([left, left] if second is None else [left, left, second]), n)
-        out = back[:, :n] + self.scaled * back[:, n : 2 * n]
-        return out if second is None else out + self.slope * back[:, 2 * n :] * along
+    def _with_constant(self, variance: Any, products: Array, mean: Array) -> Array:
+        if self.has_constant:
+            variance = variance + (self.constant * products).sum(axis=0)
+        return np.broadcast_to(variance, mean.shape)
 
-    def diagonal(self, left: Array) -> Array:
-        if self.slope is None:
-            return np.zeros((self.block.n_features, left.shape[1]))
-        return self.slope * self.block.backward(left, 0)
+    def vjp(self, rows: Any, coef: Array, left: Parts, second: tuple[Parts, Array] | None = None) -> Array:
+        first, own = self.transposed(rows, *left)
+        out = first + np.vstack([2.0 * own * coef[:-1], np.zeros((1, coef.shape[1]))])
+        if second is not None:
+            out[:-1] += 2.0 * self.transposed(rows, *second[0])[1] * second[1][:-1]
+        return out
 
-    def squares(self, left: Array) -> Array:
-        return self.block.squares_transposed(left)
+    def transposed(self, rows: Any, by_mean: Array, by_variance: Array) -> tuple[Array, Array]:
+        """Return the gradient of ``sum_i by_mean_i m_i``, and by feature ``sum_i by_variance_i V_d(x_id)``."""
+        first, own = rows.backward(by_mean, by_variance if self.depends_on_x else None)
+        if self.has_constant:
+            own = own + self.constant * by_variance.sum(axis=0)
+        out = np.empty((first.shape[0] + 1, first.shape[1]))
+        out[:-1], out[-1] = first, by_mean.sum(axis=0)
+        return out, np.broadcast_to(own, first.shape)
 
 
-class LogMGFScores:
-    """The log-MGF for independent features.
+class GroupScores:
+    """Scores of groups of features: sums of functions of the group scores, see `_Curve`."""
+
+    def __init__(self, groups: FeatureGroups, noise: DropoutNoise | None = None) -> None:
+        self.groups = groups
+        if noise is None:
+            self.curves: tuple[Any, ...] = (_identity, _Square(groups.slope))
+        else:
+            rates = np.zeros(groups.n_groups)
+            rates[groups.numbers] = noise.rate
+            self.curves = (_GroupLogMGF(rates),)
+
+    def value(self, rows: Any, coef: Array) -> Parts:
+        if self._is_compiled(rows, coef):
+            at = self.groups.at_reference(coef[:-1])
+            mean, variance = rows.compiled.group_forward(coef[:-1, 0], at[:, 0])
+            return mean[:, None] + coef[-1], variance[:, None] + self.groups.slope @ np.square(at)
+        cells = rows.cells
+        score, zero = cells.sums(coef[:-1]), self._at_zero(cells, coef)
+        out = []
+        for number, curve in enumerate(self.curves):
+            part = cells.by_row(curve(score, cells.numbers)[0])
+            if zero is not None:
+                of_zero = curve(zero, np.arange(self.groups.n_groups))[0]
+                part = part + of_zero.sum(axis=0) - cells.by_row(cells.of_groups(of_zero))
+            out.append(part + (self.groups.reference @ coef[:-1] + coef[-1] if number == 0 else 0.0))
+        return tuple(out)
+
+    def jvp(self, rows: Any, coef: Array, direction: Array) -> Parts:
+        cells = rows.cells
+        score, along = cells.sums(coef[:-1]), cells.sums(direction[:-1])
+        zero, along_zero = self._at_zero(cells, coef), self._at_zero(cells, direction)
+        out = []
+        for number, curve in enumerate(self.curves):
+            part = cells.by_row(curve(score, cells.numbers)[1] * along)
+            if zero is not None:
+                of_zero = curve(zero, np.arange(self.groups.n_groups))[1] * along_zero
+                part = part + of_zero.sum(axis=0) - cells.by_row(cells.of_groups(of_zero))
+            out.append(part + (self.groups.reference @ direction[:-1] + direction[-1] if number == 0 else 0.0))
+        return tuple(out)
+
+    def vjp(self, rows: Any, coef: Array, left: Parts, second: tuple[Parts, Array] | None = None) -> Array:
+        groups, out = self.groups, np.empty_like(coef)
+        out[-1] = left[0].sum(axis=0)
+        if second is None and self._is_compiled(rows, coef):
+            at = groups.at_reference(coef[:-1])[:, 0]
+            stored, sums = rows.compiled.group_backward(coef[:-1, 0], at, left[0][:, 0], left[1][:, 0])
+            sums = sums - 2.0 * groups.slope * at * left[1].sum()
+            out[:-1, 0] = stored - groups.reference * sums[groups.numbers]
+            return out
+        cells = rows.cells
+        score, zero = cells.sums(coef[:-1]), self._at_zero(cells, coef)
+        along = None if second is None else cells.sums(second[1][:-1])
+        along_zero = None if second is None else self._at_zero(cells, second[1])
+        values, totals = 0.0, 0.0
+        for number, (curve, u) in enumerate(zip(self.curves, left, strict=True)):
+            _, slope, curvature = curve(score, cells.numbers)
+            own = cells.of_rows(u) * slope
+            h = None if second is None else second[0][number]
+            if h is not None:
+                own = own + cells.of_rows(h) * (curvature * along)
+            values = values + own
+            if zero is not None:  # the cells that rows lack
+                _, slope, curvature = curve(zero, np.arange(groups.n_groups))
+                slope = np.broadcast_to(slope, zero.shape)
+                totals = totals + slope * u.sum(axis=0) - cells.by_group(cells.of_rows(u) * cells.of_groups(slope))
+                if h is not None:
+                    of_zero = np.broadcast_to(curvature * along_zero, zero.shape)
+                    rest = cells.by_group(cells.of_rows(h) * cells.of_groups(of_zero))
+                    totals = totals + of_zero * h.sum(axis=0) - rest
+        out[:-1] = cells.transposed(values)
+        if groups.has_reference:  # x_id - r_d in place of x_id, and the mean w.r
+            sums = cells.by_group(values) + totals
+            out[:-1] += groups.reference[:, None] * (left[0].sum(axis=0) - sums[groups.numbers])
+        return out
+
+    def _is_compiled(self, rows: Any, coef: Array) -> bool:
+        is_sparse = isinstance(rows, SparseChunk) and coef.shape[1] == 1
+        return is_sparse and len(self.curves) == 2 and rows.compiled is not None
+
+    def _at_zero(self, cells: Any, coef: Array) -> Array | None:
+        """Return ``s_ig`` of a row without entries, of shape (n_groups, n_outputs), if rows may lack cells."""
+        return -self.groups.at_reference(coef[:-1]) if cells.has_zeros else None
+
+
+def _identity(u: Array, groups: Array) -> tuple[Any, Any, Any]:
+    return u, 1.0, 0.0
+
+
+class _Square(NamedTuple):
+    """``k_g(u) = c_g u^2`` with two derivatives, given the group of each number."""
+
+    slope: Array
+
+    def __call__(self, u: Array, groups: Array) -> tuple[Any, Any, Any]:
+        c = self.slope[groups][..., None]
+        return c * np.square(u), 2.0 * c * u, 2.0 * c
+
+
+class _GroupLogMGF(NamedTuple):
+    """``k_g(u) = log(q_g + (1 - q_g) exp(u / (1 - q_g)))``, the log-MGF of a feature 1."""
+
+    rates: Array
+
+    def __call__(self, u: Array, groups: Array) -> tuple[Any, Any, Any]:
+        rates = np.broadcast_to(self.rates[groups][..., None], u.shape)
+        return DropoutNoise(rates, reference="zero").log_mgf(u, np.ones_like(u))
+
+
+class LogMGF:
+    """The log-MGF of the score for independent features.
 
     A feature that is zero may still have a ``K``, the same for every row. Sums over features run over the stored
     entries with ``K(t; x) - K(t; 0)``, and ``K(t; 0)`` is added once.
     """
 
-    def __init__(self, block: Block, noise: Noise, coef: Array) -> None:
-        self.columns = [_LogMGFColumn.of(block, noise, own) for own in np.ascontiguousarray(coef.T)]
-        self.value = np.stack([own.value for own in self.columns], axis=1)
+    def __init__(self, noise: Noise) -> None:
+        self.noise = noise
 
-    def jvp(self, direction: Array) -> tuple[Array, Array]:
-        changes = [
-            own.jacobian.times(p) + own.slope_of_zero @ p for own, p in zip(self.columns, direction.T, strict=True)
-        ]
-        return np.stack(changes, axis=1), direction
+    def value(self, rows: Any, coef: Array) -> Parts:
+        columns = self._columns(rows, coef)
+        return (np.stack([own.value for own in columns], axis=1) + coef[-1],)
 
-    def vjp(self, left: Array, second: Array | None = None, along: Any = None) -> Array:
-        out = self._transposed(left, lambda own: (own.jacobian, own.slope_of_zero))
-        return out if second is None else out + self.diagonal(second) * along
+    def jvp(self, rows: Any, coef: Array, direction: Array) -> Parts:
+        columns = zip(self._columns(rows, coef), direction[:-1].T, strict=True)
+        changes = [own.jacobian @ p + own.slope_of_zero @ p for own, p in columns]
+        return (np.stack(changes, axis=1) + direction[-1],)
 
-    def diagonal(self, left: Array) -> Array:
-        return self._transposed(left, lambda own: (own.second, own.second_of_zero))
+    def vjp(self, rows: Any, coef: Array, left: Parts, second: tuple[Parts, Array] | None = None) -> Array:
+        out = np.empty_like(coef)
+        out[-1] = left[0].sum(axis=0)
+        for k, own in enumerate(self._columns(rows, coef)):
+            out[:-1, k] = own.jacobian.T @ left[0][:, k] + left[0][:, k].sum() * own.slope_of_zero
+            if second is not None:
+                h = second[0][0][:, k]
+                out[:-1, k] += (own.second.T @ h + h.sum() * own.second_of_zero) * second[1][:-1, k]
+        return out
 
-    def squares(self, left: Array) -> Array:
-        found = [own.jacobian.squares_transposed(u[:, None]) for own, u in zip(self.columns, left.T, strict=True)]
-        return np.hstack(found)
-
-    def _transposed(self, left: Array, of: Callable[[_LogMGFColumn], tuple[Block, Array]]) -> Array:
-        out = []
-        for own, u in zip(self.columns, left.T, strict=True):
-            block, of_zero = of(own)
-            out.append(block.transposed_times(u) + u.sum() * of_zero)
-        return np.stack(out, axis=1)
+    def _columns(self, rows: Any, coef: Array) -> list[_LogMGFColumn]:
+        """Return the log-MGF at each output's coefficients; the last ones are kept with the rows."""
+        known = rows.__dict__.get("log_mgf")
+        if known is None or not np.array_equal(known[0], coef[:-1]):
+            columns = [_LogMGFColumn.of(rows, self.noise, own) for own in np.ascontiguousarray(coef[:-1].T)]
+            rows.__dict__["log_mgf"] = known = coef[:-1].copy(), columns
+        return known[1]
 
 
 class _LogMGFColumn(NamedTuple):
@@ -134,129 +239,21 @@ class _LogMGFColumn(NamedTuple):
     """
 
     value: Array
-    jacobian: Block
-    second: Block
+    jacobian: Any
+    second: Any
     slope_of_zero: Array
     second_of_zero: Array
 
     @classmethod
-    def of(cls, block: Block, noise: Noise, coef: Array) -> _LogMGFColumn:
-        entries = np.asarray(block.entries(), dtype=np.float64)
-        features = block.spread(np.arange(block.n_features))
-        arguments = np.broadcast_to(block.spread(coef), entries.shape)
+    def of(cls, rows: Any, noise: Noise, coef: Array) -> _LogMGFColumn:
+        entries, features = rows.entries()
+        arguments = np.broadcast_to(coef[features], entries.shape)
         at_zero = noise.log_mgf(coef, np.zeros_like(coef))
         with np.errstate(invalid="ignore"):
             value, slope, second = (
-                own - block.spread(zero)
+                rows.with_entries(own - zero[features])
                 for own, zero in zip(noise.take(features).log_mgf(arguments, entries), at_zero, strict=True)
             )
-            total = block.row_sums(value) + at_zero[0].sum()
+            total = np.asarray(value.sum(axis=1)).ravel() + at_zero[0].sum()
         # inf - inf is outside the noise's domain
-        total = np.where(np.isnan(total), np.inf, total)
-        return cls(total, block.with_entries(slope), block.with_entries(second), at_zero[1], at_zero[2])
-
-
-class GroupScores:
-    """Mean plus half the variance, or the log-MGF, for groups of features."""
-
-    def __init__(self, cells: Cells, curve: Curve, coef: Array) -> None:
-        self.cells = cells
-        score, at = cells.sums(coef), cells.at_zero(coef)
-        value, self.slope, self.curvature = curve(score, cells.groups_of_cells)
-        self.value = cells.by_row(value) + cells.groups.reference @ coef
-        if at is not None:
-            of_zero, self.slope_of_zero, self.curvature_of_zero = curve(at, np.arange(cells.groups.n_groups))
-            self.value += of_zero.sum(axis=0) - cells.by_row(cells.of_groups(of_zero))
-
-    def jvp(self, direction: Array) -> tuple[Array, tuple[Array, Array | None]]:
-        cells = self.cells
-        score, at = cells.sums(direction), cells.at_zero(direction)
-        change = cells.by_row(self.slope * score) + cells.groups.reference @ direction
-        if at is not None:
-            of_zero = self.slope_of_zero * at
-            change += of_zero.sum(axis=0) - cells.by_row(cells.of_groups(of_zero))
-        return change, (score, at)
-
-    def vjp(self, left: Array, second: Array | None = None, along: Any = None) -> Array:
-        cells, reference = self.cells, self.cells.groups.reference[:, None]
-        weights = cells.of_rows(left)
-        values = weights * self.slope
-        if second is not None:
-            score, at = along
-            second_weights = cells.of_rows(second)
-            values += second_weights * self.curvature * score
-        out = cells.transposed(values)
-        if cells.groups.has_reference:
-            out += reference * left.sum(axis=0)
-        if cells.has_zeros:  # x_id - r_d in place of x_id, also for the cells that rows lack
-            of_zero = self.slope_of_zero
-            totals = of_zero * left.sum(axis=0) - cells.by_group(weights * cells.of_groups(of_zero))
-            if second is not None:
-                of_zero = self.curvature_of_zero * at
-                totals += of_zero * second.sum(axis=0) - cells.by_group(second_weights * cells.of_groups(of_zero))
-            out -= reference * (totals + cells.by_group(values))[cells.groups.numbers]
-        return out
-
-    def diagonal(self, left: Array) -> Array:
-        return self.cells.squares_transposed(self.cells.of_rows(left) * self.curvature)
-
-    def squares(self, left: Array) -> Array:
-        return self.cells.squares_transposed(self.cells.of_rows(left) * np.square(self.slope))
-
-
-@dataclass(frozen=True)
-class NoiseOfScores:
-    """The noise as `Scores` need it.
-
-    Parameters
-    ----------
-    variance : Variance
-        For rows that do not store zeros, `Variance.of_stored_entries`.
-    noise : Noise or None
-        For scores that are log-MGFs; ``None`` for mean and half the variance.
-    groups : FeatureGroups or None
-    """
-
-    variance: Variance
-    noise: Noise | None
-    groups: FeatureGroups | None
-
-    @property
-    def floor(self) -> Array | float:
-        """The variance of each feature that all rows share and `at` leaves out."""
-        return self.variance.floor if self.noise is None and self.groups is None else 0.0
-
-    def take(self, features: Array) -> NoiseOfScores:
-        """Return the noise of some features."""
-        noise = None if self.noise is None else self.noise.take(features)
-        groups = None if self.groups is None else self.groups.take(features)
-        return NoiseOfScores(self.variance.take(features), noise, groups)
-
-    def rows(self, block: Block) -> Block | Cells:
-        """Return the rows of a block in the form that `at` needs, which is the same for all coefficients."""
-        return block if self.groups is None else block.cells(self.groups)
-
-    def at(self, rows: Block | Cells, coef: Array, features: Array | None = None) -> Scores:
-        """Return the scores of rows that have all features, or some of them, at given coefficients."""
-        if isinstance(rows, Cells):
-            return GroupScores(rows, self._moment_curve if self.noise is None else self._log_mgf_curve, coef)
-        if self.noise is not None:
-            return LogMGFScores(rows, self.noise if features is None else self.noise.take(features), coef)
-        variance = self.variance
-        if features is not None and np.ndim(variance.slope):
-            variance = Variance(variance.entry, np.asarray(variance.slope)[features])
-        return MomentScores(rows, variance, coef)
-
-    def _moment_curve(self, u: Array, groups: Array) -> tuple[Array, Array, Array]:
-        assert self.groups is not None
-        c = self.groups.slope[groups][..., None]
-        return u + 0.5 * c * np.square(u), 1.0 + c * u, c
-
-    def _log_mgf_curve(self, u: Array, groups: Array) -> tuple[Array, Array, Array]:
-        assert self.groups is not None
-        assert isinstance(self.noise, DropoutNoise)
-        rates = np.zeros(self.groups.n_groups)
-        rates[self.groups.numbers] = self.noise.rate
-        # k is the log-MGF of a feature 1
-        of_one = DropoutNoise(np.broadcast_to(rates[groups][..., None], u.shape), reference="zero")
-        return of_one.log_mgf(u, np.ones_like(u))
+        return cls(np.where(np.isnan(total), np.inf, total), slope, second, at_zero[1], at_zero[2])

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dropmargin.data import Rows, join_rows
+from dropmargin.data import Rows, join_rows, stack_rows
 from dropmargin.typing import Array
 
 # The most rows and stored entries of a sample, but at least some rows of each class. All classes have the same share.
@@ -39,29 +39,38 @@ class Sample:
         """Return the sample of no rows."""
         return cls(np.zeros(n_classes), np.zeros(n_classes))
 
+    @property
+    def n_rows(self) -> int:
+        """The number of all rows."""
+        return int(self.counts.sum())
+
     def has_other_classes(self, y: Array) -> bool:
         """Return whether the classes of some rows are mixed unlike those of the rows before."""
-        n, n_before = len(y), self.counts.sum()
+        n, n_before = len(y), self.n_rows
         expected = self.counts * (n / n_before)
         deviation = np.abs(np.bincount(y, minlength=len(expected)) - expected)
         # One more: the counts of rare classes are not normal.
         spread = np.sqrt(expected * (1.0 + n / n_before) + 1.0)
         return bool(np.any((deviation > _DEVIATIONS * spread) & (deviation > _SHARE * expected)))
 
+    def count(self, batch: Rows) -> Sample:
+        """Return the same sample with more rows counted."""
+        counts = np.bincount(batch.y, minlength=len(self.counts))
+        weights = np.bincount(batch.y, batch.sample_weight, minlength=len(self.counts))
+        return replace(self, counts=self.counts + counts, weights=self.weights + weights)
+
     def after(self, batch: Rows) -> Sample:
         """Return the sample after some more rows."""
-        n_classes, n_before = len(self.counts), int(self.counts.sum())
-        class_rows = self.class_rows
-        if not n_before:
+        n_classes, class_rows = len(self.counts), self.class_rows
+        if not self.n_rows:
             n_rows = min(_MOST_ROWS, _MOST_ENTRIES * len(batch) // max(1, batch.X.size))
             class_rows = max(_LEAST_OF_CLASS, n_rows // n_classes)
-        counts = self.counts + np.bincount(batch.y, minlength=n_classes)
-        weights = self.weights + np.bincount(batch.y, batch.sample_weight, minlength=n_classes)
-        keys = np.random.default_rng(n_before).random(len(batch))
-        own = np.flatnonzero(keys * counts[batch.y] < class_rows)
+        out = self.count(batch)
+        keys = np.random.default_rng(self.n_rows).random(len(batch))
+        own = np.flatnonzero(keys * out.counts[batch.y] < class_rows)
         if not len(own):
-            return replace(self, counts=counts, weights=weights)
-        out = Sample(counts, weights, class_rows, (*self.parts, batch.take(own)), (*self.keys, keys[own]))
+            return out
+        out = replace(out, class_rows=class_rows, parts=(*self.parts, batch.take(own)), keys=(*self.keys, keys[own]))
         return out._compact() if sum(map(len, out.parts)) > 2 * n_classes * class_rows else out
 
     def rows(self) -> Rows:
@@ -69,9 +78,9 @@ class Sample:
         (rows,) = self._compact().parts
         own = np.bincount(rows.y, rows.sample_weight, minlength=len(self.weights))
         factors = self.weights / np.where(own > 0.0, own, 1.0)
-        return rows.with_targets(rows.y, rows.sample_weight * factors[rows.y])
+        return Rows(rows.X, rows.y, rows.sample_weight * factors[rows.y])
 
     def _compact(self) -> Sample:
-        rows, keys = join_rows(self.parts), np.concatenate(self.keys)
+        rows, keys = join_rows(list(self.parts), stack_rows), np.concatenate(self.keys)
         own = np.flatnonzero(keys * self.counts[rows.y] < self.class_rows)
         return replace(self, parts=(rows.take(own),), keys=(keys[own],))

@@ -46,13 +46,6 @@ def check_mapping(name: str, value: Any, kind: type, advice: str) -> Mapping[str
 class Display:
     """Base of the displays: the axes that a plot is on, and the artists in it."""
 
-    ax_: Any
-    axes_: list[Any]
-    figure_: Any
-    lines_: list[Any]
-    spreads_: list[Any]
-    chosen_: list[Any]
-
     def _set_axes(self, ax: Any, panels: Iterable[str] = ("",), panel: str = "kind of noise", **settings: Any) -> None:
         """Set the axes, one per panel: the given ones, or those of a new figure with these settings.
 
@@ -69,7 +62,9 @@ class Display:
                 f"{', '.join(names)}. Give as many, or None for a new figure."
             )
         self.ax_, self.figure_ = self.axes_[0], self.axes_[0].figure
-        self.lines_, self.spreads_, self.chosen_ = [], [], []
+        self.lines_: list[Any] = []
+        self.spreads_: list[Any] = []
+        self.chosen_: list[Any] = []
 
 
 def draw_bars(ax: Any, names: Sequence[str], values: Array) -> Any:
@@ -137,18 +132,16 @@ class ScoreAxis:
         return -scores if self.is_negative else 1.0 - scores
 
     def draw_spread(self, ax: Any, x: Array, middle: Array, spread: Array | None, colour: str) -> Any:
-        """Draw a band or bars around a line; return ``None`` if there is nothing to draw."""
+        """Draw a band around a line; return ``None`` if there is nothing to draw."""
         if self.spread == "none" or spread is None:
             return None
-        if self.spread == "bars":
-            return ax.errorbar(x, middle, yerr=spread, fmt="none", ecolor=colour, capsize=3, zorder=2)
         return ax.fill_between(x, middle - spread, middle + spread, color=colour, alpha=0.2, linewidth=0, zorder=2)
 
 
 def check_display_options(show: Any, spread: Any) -> None:
     """Raise a ValueError if ``show`` or ``spread`` is not one of its values."""
     check_choice("show", show, ("auto", "error", "score"))
-    check_choice("spread", spread, ("band", "bars", "none"))
+    check_choice("spread", spread, ("band", "none"))
 
 
 def metric_name(scoring: Any, default: str = "score") -> str:

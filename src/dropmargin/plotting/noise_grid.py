@@ -53,9 +53,6 @@ class NoiseGridDisplay(Display):
     >>> display = NoiseGridDisplay.from_estimator(DropoutSVCCV(Cs=[0.01, 0.1, 1]).fit(scale(X), y))
     """
 
-    images_: list[Any]
-    colorbar_: Any
-
     def __init__(self, grid: ScoreGrid) -> None:
         self.grid = grid
 

@@ -42,7 +42,7 @@ class NoisePathDisplay(Display):
     lines_ : list of matplotlib Line2D
         Panel by panel, in the order of ``grids``: lines over levels, then horizontal lines.
     spreads_ : list of matplotlib artists
-        The band or the bars of each line, or ``None``.
+        The band of each line, or ``None``.
     inexact_ : list of matplotlib Line2D
         The hollow markers of each line, or ``None``.
     chosen_ : list of matplotlib Line2D
@@ -102,7 +102,7 @@ class NoisePathDisplay(Display):
         show : {"auto", "error", "score"}, default="auto"
             ``"error"`` is one minus the score, or minus a score whose name begins with ``neg_``; ``"auto"`` is
             ``"error"`` for accuracy and for such scores, and ``"score"`` for others.
-        spread : {"band", "bars", "none"}, default="band"
+        spread : {"band", "none"}, default="band"
             How to show one standard error over the folds.
 
         Returns
@@ -124,7 +124,7 @@ class NoisePathDisplay(Display):
                 panel.set_xticks([])
             tidy(panel, shares=(panel.yaxis,) if axis.in_percent else ())
         self.ax_.set_ylabel(_score_label(grids, axis))
-        self._add_legend(outside=ax is None and len(panels) > 1)
+        self._add_legend()
         return self
 
     def _draw(self, ax: Any, grid: ScoreGrid, name: str, panel: str, style: dict[str, Any], axis: ScoreAxis) -> None:
@@ -161,12 +161,12 @@ class NoisePathDisplay(Display):
             (ring,) = ax.plot(level, height, color=colour, zorder=4, **_RING)
         self.chosen_.append(ring)
 
-    def _add_legend(self, outside: bool) -> None:
-        """Add a legend with each name once, in the order of the lines' heights if it is inside the only panel."""
+    def _add_legend(self) -> None:
+        """Add a legend with each name once, in the order of the lines' heights."""
         from matplotlib.lines import Line2D
 
         named: dict[str, Any] = {}
-        for line in self.lines_ if outside else by_height(self.lines_):
+        for line in by_height(self.lines_):
             named.setdefault(line.get_label(), line)
         handles = list(named.values())
         if self.chosen_:
@@ -174,11 +174,7 @@ class NoisePathDisplay(Display):
         if any(markers is not None for markers in self.inexact_):
             hollow = _RING | {"markersize": LINE["markersize"], "markeredgewidth": 1.0}
             handles.append(Line2D([], [], color="0.5", label="hollow: stopped early", **hollow))
-        if outside:
-            n_columns = len(handles) if len(handles) <= 3 else -(-len(handles) // 2)
-            self.figure_.legend(handles=handles, loc="outside lower center", ncols=n_columns, **LEGEND)
-        else:
-            self.ax_.legend(handles=handles, loc="best", **LEGEND)
+        self.ax_.legend(handles=handles, loc="best", **LEGEND)
 
 
 def _hollow_markers(ax: Any, levels: Array, heights: Array, style: dict[str, Any]) -> Any:

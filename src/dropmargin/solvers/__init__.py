@@ -1,13 +1,13 @@
 """Solvers: functions of an objective, a start and options that return a `Result`; `solve` is their entry point."""
 
-from dropmargin.solvers.result import Iteration, Monitor, Options, Result, no_monitor
+from dropmargin.solvers.result import Iteration, Monitor, Options, Result, combine, no_monitor
 from dropmargin.solvers.solve import (
     SOLVERS,
     Problem,
     Solver,
     choose_solver,
-    combine,
-    open_outputs,
+    is_joint,
+    make_objective,
     solve,
     solve_outputs,
     with_means,
@@ -23,8 +23,9 @@ __all__ = [
     "Solver",
     "choose_solver",
     "combine",
+    "is_joint",
+    "make_objective",
     "no_monitor",
-    "open_outputs",
     "solve",
     "solve_outputs",
     "with_means",

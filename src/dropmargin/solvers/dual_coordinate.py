@@ -13,7 +13,7 @@ duality gap is then::
     sum_i (c_i max(0, z_i) - a_i z_i) + l2 (t - 1)^2 |w|^2 / 2
 
 The first digits come faster than by any other method on text; the last ones, or a large ``C``, may take thousands of
-epochs. If a forecast says so, the result is returned as not converged, and the central path takes over.
+epochs. If a forecast says so, there is no result, and Newton's method takes over.
 
 The dual variables of an output stay in the cache of its rows: a search solves the same rows for one ``C`` after the
 other. Those at their upper bound stay there, and the others keep their values.
@@ -22,14 +22,12 @@ other. Those at their upper bound stay there, and the others keep their values.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from dropmargin.data import Block, DualDescent, PerPartition, Rows, products, rows_for_descent
-from dropmargin.objective import MomentObjective
+from dropmargin.data import CompiledRows, DualDescent, LocalPartitions, as_sparse, kernels, output_targets, stack_rows
+from dropmargin.objective import Objective
 from dropmargin.solvers.result import Iteration, Options, Result
 from dropmargin.typing import Array
 
@@ -54,21 +52,18 @@ _SPARSE_SHARE = 0.4
 _SAME_SUM = 1e-14
 
 
-def descend_dual(objective: MomentObjective, options: Options) -> Result | None:
+def descend_dual(objective: Objective, options: Options) -> Result | None:
     """Minimise to a relative duality gap of ``tol``, or as far as epochs are worth their time.
 
     An iteration of the result is a round of epochs, and an epoch counts as one pass over the data. If the problem is
     not for this method (rows elsewhere, no compiled code), there is no result. There is one output.
     """
-    parts, cache, tol = objective.data.rows_in_memory(), objective.data.shared_cache, options.tol
-    if parts is None:
+    cache, tol = objective.cache, options.tol
+    if not (isinstance(objective.data, LocalPartitions) and kernels.available()):
         return None
     if "rows for descent" not in cache:  # shared by the outputs and by all values of C
-        blocks = rows_for_descent([part.X for part in parts])
-        cache["rows for descent"] = None if blocks is None else (blocks, _squared_norms(blocks))
-    if cache["rows for descent"] is None:
-        return None
-    rows = _AllRows(objective, parts, *cache["rows for descent"])
+        cache["rows for descent"] = _Matrix.of(objective.data)
+    rows = _AllRows(objective, cache["rows for descent"])
     known = cache.setdefault("dual variables", {})  # by the positive rows of the output
     output = np.packbits(rows.labels > 0.0).tobytes()
     is_warm = output in known
@@ -82,14 +77,14 @@ def descend_dual(objective: MomentObjective, options: Options) -> Result | None:
     gaps, n_epochs, size = [(0, proof.gap)], 0, float(_FIRST_EPOCHS)
 
     def record() -> None:
-        number = options.n_before + len(history) + 1
+        number = len(history) + 1
         history.append(Iteration(number, proof.value, proof.gap, objective.n_passes, 1))
         options.monitor(history[-1])
 
     if is_warm:  # it may be good enough as it is
         record()
     while not history or proof.gap > tol * abs(proof.value):
-        if options.n_before + len(history) >= options.max_iter or _hopeless(gaps, tol * abs(proof.value)):
+        if len(history) >= options.max_iter or _hopeless(gaps, tol * abs(proof.value)):
             break
         # 1. A round of epochs, and of proximal steps of the intercept.
         rows.run(int(size), rows.intercept_step(dual_values), dual_values, weights, intercept)
@@ -103,6 +98,8 @@ def descend_dual(objective: MomentObjective, options: Options) -> Result | None:
         if proof.terms[rows.kernel.left_out()].sum() > _WRONGLY_LEFT_OUT * proof.gap:
             rows.kernel.restart()
     converged = proof.gap <= tol * abs(proof.value)
+    if not converged and len(history) < options.max_iter:
+        return None
     if converged:
         known[output] = DualVariables(proof.dual_values, rows.upper)
     relative = proof.gap / abs(proof.value) if proof.gap else 0.0
@@ -138,29 +135,46 @@ def _hopeless(gaps: list[tuple[int, float]], aim: float) -> bool:
     return n_epochs + math.log(now / aim) / rate > _PATIENCE
 
 
-class _AllRows:
-    """The rows of all partitions in one sequence: what coordinate descent knows of them.
+class _Matrix(NamedTuple):
+    """All rows: as compiled CSR rows, as the matrix that products are computed with, and their squared norms.
 
-    ``sparse`` are the rows as CSR, and ``blocks`` those that products are computed with: dense rows are slower if many
-    of their entries are zeros.
+    Dense rows are the slower ones for products if many of their entries are zeros.
     """
 
-    def __init__(
-        self, objective: MomentObjective, parts: Sequence[Rows], sparse: Sequence[Block], squares: Array
-    ) -> None:
-        self.objective = objective
-        has_zeros = [own.rows.nnz <= _SPARSE_SHARE * own.n_rows * own.n_features for own in sparse]
-        self.blocks = PerPartition(
-            own if few else part.X for part, own, few in zip(parts, sparse, has_zeros, strict=True)
-        )
-        (column,) = objective.outputs
-        self.edges = np.cumsum([0] + [part.X.n_rows for part in parts])
-        self.labels = np.concatenate([part.y[:, column] for part in parts], dtype=np.float64)
-        self.upper = np.concatenate([part.sample_weight for part in parts], dtype=np.float64)
-        scale, matrices = 1.0 / float(np.ravel(objective.penalty.l2)[0]), [block.rows for block in sparse]
-        self.kernel = DualDescent(matrices, self.labels, self.upper, squares, objective.loss.kink, scale)
-        self.mean_square = scale * float(squares.mean()) or 1.0
-        self.n_entries = max(1, sum(matrix.nnz for matrix in matrices))
+    compiled: CompiledRows
+    rows: Any
+    squares: Array
+    n_entries: int
+
+    @classmethod
+    def of(cls, data: LocalPartitions) -> _Matrix:
+        X = data.parts[0].X if len(data.parts) == 1 else stack_rows([part.X for part in data.parts])
+        sparse = as_sparse(X)
+        rows = sparse if sparse.nnz <= _SPARSE_SHARE * X.shape[0] * X.shape[1] else X
+        squares = sparse.power(2).astype(np.float64) @ np.ones(X.shape[1])
+        return cls(CompiledRows(sparse, None), rows, squares, max(1, sparse.nnz))
+
+
+class HingeRows:
+    """All rows of one output, with their labels and the upper bounds of their dual variables."""
+
+    def __init__(self, objective: Objective, rows: Any) -> None:
+        self.objective, self.rows = objective, rows
+        parts = objective.data.parts  # type: ignore[attr-defined]
+        self.labels = np.concatenate([output_targets(objective.loss.outputs, part.y)[:, 0] for part in parts])
+        self.upper = objective.C * np.concatenate([part.sample_weight for part in parts]).astype(np.float64)
+        self.margin, self.l2 = objective.loss.loss.kink, float(np.ravel(objective.penalty.l2)[0])
+
+
+class _AllRows(HingeRows):
+    """What coordinate descent knows of the rows."""
+
+    def __init__(self, objective: Objective, matrix: _Matrix) -> None:
+        super().__init__(objective, matrix.rows)
+        self.n_entries = matrix.n_entries
+        scale = 1.0 / self.l2
+        self.kernel = DualDescent(matrix.compiled, self.labels, self.upper, matrix.squares, self.margin, scale)
+        self.mean_square = scale * float(matrix.squares.mean()) or 1.0
 
     def run(self, n_epochs: int, intercept_step: float, dual_values: Array, weights: Array, intercept: Array) -> None:
         """Go over the rows so many times, in calls that let an interrupt through."""
@@ -168,7 +182,7 @@ class _AllRows:
         intercept[1] = self.labels @ dual_values
         for done in range(0, n_epochs, most):
             self.kernel.run(min(most, n_epochs - done), intercept_step, dual_values, weights, intercept)
-        self.objective.data.n_products += 2 * n_epochs
+        self.objective.count(n_epochs)
 
     def intercept_step(self, dual_values: Array) -> float:
         """Return ``s``: how loosely the intercept is bound to where it was."""
@@ -177,7 +191,7 @@ class _AllRows:
         n_free = int(np.count_nonzero((dual_values > 0.0) & (dual_values < self.upper)))
         step = min(max(_INTERCEPT_STEP / max(1, n_free), _LEAST_INTERCEPT_STEP), _MOST_INTERCEPT_STEP)
         # at the least, all rows together can move the intercept by the margin: the scale of the rows may be tiny
-        return max(step * self.mean_square, self.objective.loss.kink / float(self.upper.sum()))
+        return max(step * self.mean_square, self.margin / float(self.upper.sum()))
 
 
 class _Proof:
@@ -195,15 +209,15 @@ class _Proof:
     value, gap : float
     """
 
-    def __init__(self, rows: _AllRows, dual_values: Array) -> None:
+    def __init__(self, rows: HingeRows, dual_values: Array) -> None:
         objective = rows.objective
-        balanced = _balanced(dual_values, rows.labels, rows.upper) if objective.fit_intercept else dual_values
-        margin, labels, upper = objective.loss.kink, rows.labels, rows.upper
+        feasible = balanced(dual_values, rows.labels, rows.upper) if objective.fit_intercept else dual_values
+        margin, labels, upper = rows.margin, rows.labels, rows.upper
         coef, pulls = np.zeros((objective.n_features + 1, 1)), np.zeros(len(labels))
-        if balanced.any():
-            left = PerPartition((labels * balanced)[begin:end] for begin, end in pairwise(rows.edges))
-            coef[:-1, 0] = objective.data.map_sum(_combination, rows.blocks, left)[0] / objective.penalty.l2
-            pulls = labels * np.concatenate(objective.data.map(_products, rows.blocks, coef[:-1, 0]))
+        if feasible.any():
+            objective.count(1.0)
+            coef[:-1, 0] = (labels * feasible) @ rows.rows / rows.l2
+            pulls = labels * (rows.rows @ coef[:-1, 0])
         if objective.fit_intercept:
             coef[-1] = best_intercept(labels * (margin - pulls), labels, upper)
             pulls += labels * coef[-1]
@@ -211,9 +225,9 @@ class _Proof:
         factor = best_factor(margin, pulls, upper, square)
         slack = margin - factor * pulls
         losses = upper * np.maximum(slack, 0.0)
-        self.dual_values = balanced
+        self.dual_values = feasible
         self.combined, self.coef = coef, factor * coef
-        self.terms = losses - balanced * slack
+        self.terms = losses - feasible * slack
         self.value = 0.5 * factor**2 * square + float(losses.sum())
         self.gap = float(self.terms.sum()) + 0.5 * (factor - 1.0) ** 2 * square
 
@@ -254,7 +268,7 @@ def best_intercept(kinks: Array, labels: Array, weights: Array) -> float:
     return float(0.5 * (low + high))
 
 
-def _balanced(dual_values: Array, labels: Array, upper: Array) -> Array:
+def balanced(dual_values: Array, labels: Array, upper: Array) -> Array:
     """Return dual variables nearby with ``sum_i a_i y_i = 0``.
 
     Free ones move first, within their bounds: at the optimum that costs nothing to first order. If they are not enough,
@@ -271,20 +285,3 @@ def _balanced(dual_values: Array, labels: Array, upper: Array) -> Array:
     if sums.max() - sums.min() <= _SAME_SUM * sums.max():
         return out
     return np.where(positive == (sums[1] > sums[0]), out * (sums.min() / sums.max()), out)
-
-
-def _squared_norms(blocks: Sequence[Block]) -> Array:
-    return np.concatenate([block.row_sums(np.square(block.entries())) for block in blocks])
-
-
-# Functions of one partition ---------------------------------------------------------------------------------------
-
-
-@products(1)
-def _combination(part: Rows, block: Block, left: Array) -> tuple[Array]:
-    return (block.transposed_times(left),)
-
-
-@products(1)
-def _products(part: Rows, block: Block, coef: Array) -> Array:
-    return block.times(coef)

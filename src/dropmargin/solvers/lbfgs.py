@@ -5,22 +5,28 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import minimize
 
-from dropmargin.objective import Objective, Point
+from dropmargin.objective import Objective
 from dropmargin.solvers.result import Iteration, Options, Result
 from dropmargin.typing import Array
 
+# A kink is smoothed to this share of the tolerance, relative to the objective at the start.
+_SMOOTHING = 0.1
 
-def lbfgs(objective: Objective, start: Point, options: Options) -> Result:
+
+def lbfgs(objective: Objective, coef: Array, options: Options) -> Result:
     """Minimise by L-BFGS; it stops when an iteration decreases the objective by less than ``tol / 100`` of it."""
     tol, max_iter = options.tol, options.max_iter
     history: list[Iteration] = []
     latest = [0.0]
+    if objective.has_kink:
+        value = np.abs(objective.at(coef).value)
+        objective = objective.smoothed(np.maximum(_SMOOTHING * tol, 1e-13) * value / objective.weight)
 
     def value_and_gradient(flat: Array) -> tuple[float, Array]:
         with np.errstate(over="ignore", invalid="ignore"):
-            point = objective.at(flat[:, None])
+            point = objective.at(flat.reshape(coef.shape))
             latest[0] = float(point.value[0])
-            return latest[0], np.nan_to_num(point.gradient[:, 0])
+            return latest[0], np.nan_to_num(point.gradient.ravel())
 
     def record(flat: Array) -> None:
         history.append(Iteration(len(history) + 1, latest[0], np.nan, objective.n_passes, 1))
@@ -28,7 +34,7 @@ def lbfgs(objective: Objective, start: Point, options: Options) -> Result:
 
     found = minimize(
         value_and_gradient,
-        start.coef[:, 0],
+        coef.ravel(),
         jac=True,
         method="L-BFGS-B",
         callback=record,
@@ -41,4 +47,5 @@ def lbfgs(objective: Objective, start: Point, options: Options) -> Result:
         if converged
         else f"stopped after {found.nit} iterations (max_iter={max_iter}): {found.message}"
     )
-    return Result(found.x[:, None], np.array([found.fun]), max(1, int(found.nit)), bool(converged), message, history)
+    n_iter = max(1, int(found.nit))
+    return Result(found.x.reshape(coef.shape), np.array([found.fun]), n_iter, bool(converged), message, history)

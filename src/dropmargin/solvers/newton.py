@@ -1,194 +1,106 @@
-"""Inexact Newton steps after two steps on the majoriser; and the paper's IRLS, the same loop on the majoriser alone.
+r"""Newton's method after two steps on the majoriser; and the paper's IRLS, the same loop on the majoriser alone.
 
 The majoriser is far from tight near the optimum, where IRLS converges linearly; the Hessian of the hinge loss vanishes
-far from it. So the first two steps minimise the majoriser, and all others the second-order expansion. Both systems are
-solved by preconditioned conjugate gradients. All outputs take their steps together; converged outputs leave the loop.
+far from it. So the first two steps minimise the majoriser, and all others the second-order expansion. All outputs take
+their steps together; converged outputs leave the loop.
 
-The gap ``J - J*`` before a step is estimated by the predicted decrease, half the squared Newton decrement: on review
-text it was within 15 % of the gap. The gap after the step is estimated by the difference between predicted and actual
-decrease plus what conjugate gradients left; or, if the actual decrease was at least half of the predicted one, by the
-decrease that the same curvature predicts for the new gradient. ``tol`` is relative to ``J``, so a warm start is safe.
+*Gap.* Before a step the gap ``J - J*`` is estimated by the predicted decrease, half the squared Newton decrement: on
+review text it was within 15 % of the gap. After the step it is the difference of predicted and actual decrease, plus
+what conjugate gradients left, and at least the decrease that the same model predicts for the new gradient
+(`_State._gap`). ``tol`` is relative to ``J``, so a warm start is safe.
+
+*Kinks.* A kink of the loss is smoothed over a width (`MomentLoss.smoothed`), which moves the minimum by at most the
+width times the weight of all rows. Relative to the objective, that error ``e`` follows Ipopt's rule: when the gap is
+below it, ``e <- max(e_last, min(e / 5, e^1.5))``, until it is half of ``tol``.
+
+*l1.* Within the orthant of the coefficients the penalty is linear. Coefficients at zero whose gradient is within ``l1``
+stay out of the system, and steps are projected onto the orthant, which is where the zeros come from (Andrew and Gao
+2007). Convergence is stated only with a proof (`proved_gap`).
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
-from dropmargin.data import column_dots
-from dropmargin.objective import Curvature, Objective, Point
-from dropmargin.solvers import conjugate_gradient
+from dropmargin.objective import Model, Objective, Point, is_sharp, make_model
 from dropmargin.solvers.result import Iteration, Options, Result
 from dropmargin.typing import Array
 
 _MAJORISER_STEPS = 2
 _ARMIJO = 1e-4
 _HALVINGS = 30
-_DOUBLINGS = 20
-# An actual decrease of more than so many times the predicted one asks for a longer step; twice is a straight line.
-_FLATTER = 1.5
 # Relative differences of the objective below this are rounding.
 _ROUNDING = 1e-13
 # Conjugate gradients may leave this share of the tolerance.
 _INNER_SHARE = 0.5
-# The curvature changes along a step, and its lowest eigenvalue is not known exactly: a safety factor.
+# The curvature changes along a step: a safety factor of the gap that the model predicts for the new gradient.
 _SAFETY = 1.5
-# The curvature of a step is not used for the new gradient if the actual decrease differs by more than this share.
-_MODEL_ERROR = 0.5
+# The model is not used for the new gradient if the actual decrease differs by more than this share.
+_MODEL_ERROR = 0.1
 # Hessians are no longer estimated from a subsample if a predicted decrease is more than this share of the previous one.
 _SLOW = 0.5
-# Above this relative gap, the steps of coupled classes are rough.
-_FAR_GAP = 1e-2
+# The first errors of the smoothing, relative to the objective.
+_FIRST_ERROR, _FIRST_ERROR_WARM, _LEAST_ERROR = 0.05, 1e-3, 1e-13
+# The last error may exceed its share of the tolerance so many times: the objective falls after it is chosen.
+_SIMILAR = 1.5
+# Where kinks are sharp, Newton's decrement is a certificate only if it is small against the weight of a single row.
+_AT_LEAST = 100
 # Below this relative gap, predicted decreases that stagnate show that working precision is reached.
 _PRECISION_GAP, _SINGLE_PRECISION_GAP = 1e-8, 1e-6
-_STAGNATION = 0.7
-_STAGNANT_STEPS = 4
-# So many steps in turn without a decrease of the objective are no progress, however small its gap should become.
+_STAGNATION, _STAGNANT_STEPS = 0.7, 5
+# So many steps in turn without a decrease of the objective are no progress.
 _FLAT_STEPS = 10
+# The gap under an l1 penalty is estimated to be within `tol`, and proved to be within so many times `tol`.
+_PROVED = 10.0
 
 
-def irls(objective: Objective, start: Point, options: Options) -> Result:
+def irls(objective: Objective, coef: Array, options: Options) -> Result:
     """Minimise by iteratively re-weighted least squares, the paper's algorithm.
 
-    The E-step computes the weights of the majoriser, the M-step its minimum: by a Cholesky factor or Woodbury's
-    identity where the shape of the data allows, else by conjugate gradients. It descends without a step size, and
+    The E-step computes the weights of the majoriser, the M-step its minimum. It descends without a step size, and
     converges linearly.
     """
-    return newton(objective, start, options, is_irls=True)
+    return newton(objective, coef, options, is_irls=True)
 
 
-def newton(objective: Objective, start: Point, options: Options, is_irls: bool = False) -> Result:
-    """Minimise a smooth objective; ``is_irls`` minimises the majoriser in every step."""
-    state = _State(start, options, is_irls)
-    state.is_sampled = objective.has_subsample and options.warm and not (is_irls or objective.is_stiff)
-    n_majoriser = 0 if options.warm or not objective.has_quadratic_bound else _MAJORISER_STEPS
+def newton(objective: Objective, coef: Array, options: Options, is_irls: bool = False) -> Result:
+    """Minimise an objective from some coefficients; ``is_irls`` minimises the majoriser in every step."""
+    state = _State(objective, coef, options, is_irls)
+    if not state.point.plain_value.any():  # no loss is negative, and tolerances are relative to the objective
+        return Result(coef, state.point.plain_value, 0, True, "the objective is zero at the start")
     for iteration in range(1, options.max_iter + 1):
-        point, is_first = state.point, iteration <= n_majoriser and not is_irls
-        # 1. Quadratic model: the majoriser at first, then the Hessian. Value and gradient are computed with it.
-        if is_first or is_irls:
-            model, rtol = point.majoriser(direct=is_irls), 0.01 if is_irls else 0.5
-        elif state.is_sampled:
-            model, rtol = point.sampled_hessian(), 0.2
-        else:
-            model, rtol = point.hessian(direct=objective.is_stiff or objective.has_cheap_hessian), 0.2
-            if objective.has_coupled_classes and np.any(state.gaps > _FAR_GAP * state.scale()):
-                rtol = 0.5  # products cost more than steps
-        # 2. Direction: the approximate minimum of the model.
-        step = _Step.solve(model, point, rtol, state.atol(), options.max_inner)
-        # 3. Line search. Fall back to the majoriser if the predicted decrease exceeds the objective (no loss is
-        # negative), or if no step length decreases the objective.
-        step.replace_by_majoriser(objective, point, ~step.is_plausible(state.largest_decrease()), state)
-        length, trial = search_line(point, step, state.scale(), state.may_grow)
-        failed = length == 0.0
-        if step.replace_by_majoriser(objective, point, failed, state):
-            length, trial = search_line(point, step, state.scale(), state.may_grow)
-        # 4. Relative gap; converged outputs leave the loop.
-        state.advance(iteration, step, length, trial, is_first, objective)
+        # 1. A quadratic model of the active outputs at this point: the majoriser at first, then the Hessian.
+        # 2. Direction: its minimum over the coefficients that may move.
+        step = state.step(iteration)
+        # 3. Length: the first of 1, 1/2, 1/4, ... that decreases the objective. Where there is none, or the predicted
+        # decrease exceeds the objective, the majoriser takes the place of the Hessian.
+        if not step.is_plausible(state.largest_decrease()):
+            step = state.majoriser_step(step)
+        length, trial = state.search(step)
+        if not length.all() and not step.is_majoriser:
+            step = state.majoriser_step(step)
+            length, trial = state.search(step)
+        # 4. The gap; kinks are smoothed less, and converged outputs leave.
+        state.advance(iteration, step, length, trial)
         if state.n_active == 0:
-            return state.result(iteration)
-    return state.unconverged()
+            break
+    return state.result(iteration)
 
 
-class _Step:
-    """The minimum of a quadratic model of each output.
+class _Step(NamedTuple):
+    """The minimum of a quadratic model of each output, and the decrease that it predicts."""
 
-    Attributes
-    ----------
-    model : Curvature
-    direction : ndarray of shape (n_features + 1, n_outputs)
-    remaining : ndarray of shape (n_outputs,)
-        The decrease that conjugate gradients left; infinite where they broke down.
-    lowest : ndarray of shape (n_outputs,)
-        The lowest Ritz value of the preconditioned model.
-    predicted : ndarray of shape (n_outputs,)
-        The decrease that the model predicts.
-    is_from_model : boolean ndarray of shape (n_outputs,)
-        Where the direction is the model's, and not that of the majoriser in its place.
-    rejected : ndarray of shape (n_outputs,)
-        The gap by the model where it is not; infinite if the model is not plausible. A short step of the majoriser,
-        which is far from tight, proves nothing.
-    """
+    model: Model
+    direction: Array
+    remaining: Array
+    lowest: Array
+    predicted: Array
+    is_majoriser: bool
 
-    def __init__(self, model: Curvature, direction: Array, remaining: Array, lowest: Array, predicted: Array) -> None:
-        self.model = model
-        self.direction = direction
-        self.remaining = remaining
-        self.lowest = lowest
-        self.predicted = predicted
-        self.is_from_model = np.ones(len(predicted), dtype=bool)
-        self.rejected = np.full(len(predicted), np.inf)
-
-    @classmethod
-    def solve(cls, model: Curvature, point: Point, rtol: float, atol: Array, max_inner: int) -> _Step:
-        right = -point.gradient
-        direction, remaining, lowest = conjugate_gradient.solve(model, right, rtol, max_inner, atol)
-        remaining = np.where(remaining >= 0.0, remaining, np.inf)
-        return cls(model, direction, remaining, lowest, _predicted_decrease(point, direction))
-
-    @property
-    def is_broken(self) -> Array:
-        """Where conjugate gradients found no direction."""
-        return np.isinf(self.remaining) & ~self.direction.any(axis=0)
-
-    def is_plausible(self, largest: Array | float) -> Array:
-        """Return where the predicted decrease is between zero and the largest possible one."""
-        return (self.predicted >= 0.0) & (self.predicted <= largest) & ~self.is_broken
-
-    def replace_by_majoriser(self, objective: Objective, point: Point, outputs: Array, state: _State) -> bool:
-        """Take the majoriser's direction for these outputs; return whether anything changed."""
-        is_usable = outputs & self.is_from_model & self.is_plausible(state.largest_decrease())
-        self.rejected[is_usable] = (self.predicted + self.remaining)[is_usable]
-        self.is_from_model &= ~outputs
-        if not (objective.has_quadratic_bound and outputs.any()):
-            return False
-        part = point.select(outputs)
-        other = _Step.solve(part.majoriser(), part, 0.1, state.atol()[outputs], state.options.max_inner)
-        self.direction[:, outputs] = other.direction
-        self.remaining[outputs], self.predicted[outputs] = other.remaining, other.predicted
-        return True
-
-
-def _predicted_decrease(point: Point, direction: Array) -> Array:
-    """Return the decrease that a quadratic model predicts for the step to its minimum."""
-    return -0.5 * column_dots(point.gradient, direction)
-
-
-def search_line(point: Point, step: _Step, scale: Array, may_grow: bool) -> tuple[Array, Point]:
-    """Return step lengths that decrease the objective, 0 where there is none, and the point there.
-
-    Lengths are halved from 1 until the objective decreases. Where a full step decreases the objective by far more than
-    the model predicts, lengths are doubled as long as that decreases it further. That is for objectives with a barrier
-    (``may_grow``): others may have no curvature at all where a long step ends.
-    """
-    length = np.where(step.is_broken, 0.0, 1.0)
-    upper = point.value + _ROUNDING * scale
-
-    def at(length: Array) -> Point:
-        return point.objective.at(point.coef + length * step.direction)
-
-    with np.errstate(invalid="ignore", over="ignore"):
-        trial = at(length)
-        for _ in range(_HALVINGS):
-            failed = ~(trial.value <= upper - 2.0 * _ARMIJO * length * step.predicted) & (length > 0.0)
-            if not failed.any():
-                break
-            length = np.where(failed, 0.5 * length, length)
-            trial = at(length)
-        else:
-            length = np.where(failed, 0.0, length)
-            trial = at(length)
-        grows = may_grow & (length == 1.0) & (point.value - trial.value > _FLATTER * step.predicted)
-        for _ in range(_DOUBLINGS):
-            if not grows.any():
-                break
-            longer = at(np.where(grows, 2.0 * length, length))
-            failed = grows & ~(longer.value < trial.value - _ROUNDING * scale)
-            grows &= ~failed
-            length = np.where(grows, 2.0 * length, length)
-            if grows.any():
-                trial = at(length) if failed.any() else longer
-    return length, trial
+    def is_plausible(self, largest: Array | float) -> bool:
+        return bool(np.all((self.predicted >= 0.0) & (self.predicted <= largest)) and np.isfinite(self.direction).all())
 
 
 class _State:
@@ -196,7 +108,7 @@ class _State:
 
     Attributes
     ----------
-    point : Point
+    objective, point : Objective, Point
         Of the active outputs.
     outputs : ndarray of int
         The active outputs.
@@ -207,132 +119,246 @@ class _State:
         and ``n_flat`` those without a decrease of the objective.
     lowest : ndarray
         The lowest Ritz value of all steps.
-    before : ndarray
-        The estimated gaps before the last step.
     """
 
-    def __init__(self, start: Point, options: Options, is_linear: bool) -> None:
-        self.options = options
-        self.is_linear = is_linear
-        self.point = start
-        n_outputs = start.coef.shape[1]
-        self.outputs = np.arange(n_outputs)
-        self.coef, self.values = start.coef.copy(), np.full(n_outputs, np.nan)
-        self.gaps = np.full(n_outputs, np.inf)
-        self.previous, self.least = np.full(n_outputs, np.inf), np.full(n_outputs, np.inf)
-        self.n_stagnant, self.n_flat = np.zeros((2, n_outputs), dtype=int)
-        self.lowest, self.before = np.full((2, n_outputs), np.inf)
+    def __init__(self, objective: Objective, coef: Array, options: Options, is_irls: bool) -> None:
+        self.objective, self.options, self.is_irls = objective, options, is_irls
+        n = objective.n_outputs
+        self.outputs, self.coef = np.arange(n), coef.copy()
+        self.values, self.gaps = np.full(n, np.nan), np.full(n, np.inf)
+        self.lowest = np.full(n, np.inf)
+        self.previous, self.least, self.n_stagnant, self.n_flat = np.full((4, n), np.inf)
+        self._forget(np.ones(n, dtype=bool))
         self.history: list[Iteration] = []
-        self.is_sampled = False
-        self.converged = True
-        self.message = f"reached a relative gap of at most tol={options.tol:g}"
+        self.converged, self.message = True, f"reached a relative gap of at most tol={options.tol:g}"
+        self.has_bound, self.l1 = hasattr(objective.loss, "majoriser"), objective.penalty.l1
+        if objective.smooths_l1:
+            self.l1 = 0.0
+        self.n_majoriser = 0 if options.warm or not self.has_bound else _MAJORISER_STEPS
+        self.is_sampled = objective.sample is not None and options.warm and not is_irls
+        self.last_error = max(0.5 * options.tol, _LEAST_ERROR)
+        self.point = objective.at(coef)
+        if objective.is_smoothed and self.point.value.any():
+            self._smooth(np.full(n, max(_FIRST_ERROR_WARM if options.warm else _FIRST_ERROR, self.last_error)))
 
     @property
     def n_active(self) -> int:
         return len(self.outputs)
 
-    @property
-    def may_grow(self) -> bool:
-        return self.options.scale is not None and not self.is_linear
-
     def scale(self) -> Array:
-        """Return what the tolerance of the active outputs is relative to."""
-        return np.abs(self.point.value) if self.options.scale is None else self.options.scale[self.outputs]
-
-    def atol(self) -> Array:
-        """Return the decrease that conjugate gradients may leave."""
-        return _INNER_SHARE * self.options.tol * self.scale()
+        """Return what the tolerance of the active outputs is relative to: the objective without smoothing."""
+        return np.maximum(np.abs(self.point.plain_value), np.finfo(float).tiny)
 
     def largest_decrease(self) -> Array | float:
-        return self.scale() if self.options.scale is None else np.inf
+        """Return the largest possible decrease: no loss is negative, but smoothed ones are."""
+        return np.inf if self.objective.is_smoothed else self.scale()
 
-    def advance(
-        self, iteration: int, step: _Step, length: Array, trial: Point, is_first: bool, objective: Objective
-    ) -> None:
-        """Move to the new point, estimate the gaps, and drop the outputs that have converged or failed."""
-        before = self.point.value
-        values = np.where(length > 0.0, trial.value, before)
-        # The tolerance is relative to the objective that was reached: the first step may decrease it a thousand times.
-        scale = np.abs(values) if self.options.scale is None else self.options.scale[self.outputs]
-        self.point = trial
-        self.coef[:, self.outputs], self.values[self.outputs] = trial.coef, values
-        gaps = self._linear_gap(step) if self.is_linear else self._gap(step, length, before - values, scale, objective)
-        if np.any(step.predicted > _SLOW * self.previous) or np.any(length == 0.0):
+    def errors(self) -> Array:
+        """Return the error of the smoothing of each active output, relative to its objective; zero without kinks."""
+        width = self.objective.width
+        return np.zeros(self.n_active) if width is None else width * self.objective.weight / self.scale()
+
+    def tolerance(self) -> Array:
+        """Return the gap at which an active output has converged, or, before the last smoothing, is smoothed less."""
+        if not self.objective.is_smoothed:
+            return self.options.tol * self.scale()
+        sharp, errors = is_sharp(self.point), self.errors()
+        last = 0.5 * errors / (self.objective.n_features + _AT_LEAST) if sharp else 0.4 * self.options.tol
+        return np.where(self.is_last(), last, (0.1 if sharp else 1.0) * errors) * self.scale()
+
+    def is_last(self) -> Array:
+        return self.errors() <= _SIMILAR * self.last_error
+
+    def slope(self) -> Array:
+        """Return the gradient; under an l1 penalty, the least subgradient."""
+        point = self.point
+        return point.objective.penalty.least_subgradient(point.coef, point.gradient) if self.l1 else point.gradient
+
+    # 1., 2. -----------------------------------------------------------------------------------------------------------
+
+    def step(self, iteration: int) -> _Step:
+        """Return the step of an iteration."""
+        if self.is_irls:
+            return self._solve(self.point, True, 0.01)
+        if iteration <= self.n_majoriser:
+            return self._solve(self.point, True, 0.5)
+        if self.is_sampled:
+            return self._solve(self.objective.sample.at(self.point.coef), False, 0.2)  # type: ignore[union-attr]
+        return self._solve(self.point, False, 0.1 if self.l1 else 0.2)
+
+    def majoriser_step(self, step: _Step) -> _Step:
+        """Return the step of the majoriser in place of another one, if there is a majoriser."""
+        self.is_sampled = False
+        return self._solve(self.point, True, 0.1) if self.has_bound else step._replace(is_majoriser=True)
+
+    def _solve(self, point: Point, is_majoriser: bool, rtol: float) -> _Step:
+        slope, free = self.slope(), None
+        if self.l1:  # coefficients that are not zero, or whose slope is not, may move
+            free = (self.point.coef != 0.0) | (slope != 0.0)
+            free[-1] = True
+        with np.errstate(over="ignore", invalid="ignore"):  # steps that are not finite are not plausible
+            model = make_model(point, is_majoriser, free)
+            found = model.solve(-slope, rtol, _INNER_SHARE * self.tolerance(), self.options.max_inner)
+            predicted = -0.5 * self.objective.dot(slope, found.x)
+        return _Step(model, *found, predicted, is_majoriser)
+
+    # 3. ---------------------------------------------------------------------------------------------------------------
+
+    def search(self, step: _Step) -> tuple[Array, Point]:
+        """Return step lengths that decrease the objective, 0 where there is none, and the point there."""
+        point, objective, slope = self.point, self.objective, self.slope()
+        upper = point.value + _ROUNDING * self.scale()
+        length = np.where(step.predicted >= 0.0, 1.0, 0.0)
+        direction = np.nan_to_num(step.direction, posinf=0.0, neginf=0.0)
+        with np.errstate(invalid="ignore", over="ignore"):
+            for halving in range(_HALVINGS + 1):
+                coef = point.coef + length * direction
+                expected = -2.0 * length * step.predicted
+                if self.l1:
+                    coef = objective.penalty.project(coef, point.coef, slope)
+                    expected = np.minimum(objective.dot(slope, coef - point.coef), 0.0)
+                trial = objective.at(coef)
+                failed = ~(trial.value <= upper + _ARMIJO * expected) & (length > 0.0)
+                if not failed.any():
+                    break
+                length = np.where(failed, 0.5 * length if halving < _HALVINGS - 1 else 0.0, length)
+        return length, trial
+
+    # 4. ---------------------------------------------------------------------------------------------------------------
+
+    def advance(self, iteration: int, step: _Step, length: Array, trial: Point) -> None:
+        """Move to the new point, estimate the gaps, smooth less, and drop the outputs that have finished."""
+        decrease = np.where(length > 0.0, self.point.value - trial.value, 0.0)
+        self.point, self.lowest = trial, np.minimum(self.lowest, step.lowest)
+        gaps = self._gap(step, length, decrease)
+        if iteration <= self.n_majoriser and not self.is_irls:
+            gaps = np.full(
+                self.n_active, np.inf
+            )  # short steps of the majoriser, which is far from tight, prove nothing
+        if np.any(step.predicted > _SLOW * self.previous) or not length.all():
             self.is_sampled = False  # the subsample does not represent the curvature: convergence is too slow
         self.n_stagnant = np.where(step.predicted < _STAGNATION * self.least, 0, self.n_stagnant + 1)
         self.previous = np.where(step.predicted > 0.0, step.predicted, np.finfo(float).tiny)
         self.least = np.minimum(self.least, self.previous)
-        if objective.needs_second_step:
-            gaps, self.before = np.maximum(gaps, self.before), gaps
-        self.gaps[self.outputs] = np.inf if is_first else gaps
-        self.history.append(
-            Iteration(iteration, float(self.values.sum()), float(self.gaps.sum()), objective.n_passes, self.n_active)
-        )
+        self.n_flat = np.where(decrease > _ROUNDING * self.scale(), 0, self.n_flat + 1)
+        columns = self.outputs if not self.objective.is_coupled else slice(None)
+        self.coef[:, columns], self.values[self.outputs] = trial.coef, trial.plain_value
+        self._record(iteration, gaps)
         self.options.monitor(self.history[-1])
-        self.n_flat = np.where(before - values > _ROUNDING * scale, 0, self.n_flat + 1)
-        is_stuck = (length == 0.0) | (self.n_flat >= _FLAT_STEPS)
-        self._drop(self._finished(self.gaps[self.outputs], scale, is_stuck))
+        finished = self._finished(gaps, length)
+        is_centred = (gaps <= self.tolerance()) & ~self.is_last()
+        # Where an output cannot be centred, a smaller width may help, and else shows that it has failed.
+        is_centred |= finished & ~self.is_last()
+        finished &= ~is_centred
+        errors = self.errors()
+        if is_centred.any():
+            smaller = np.maximum(self.last_error, np.minimum(0.2 * errors, errors**1.5))
+            errors = np.where(is_centred, smaller, errors)
+            self._forget(is_centred)
+        if finished.any():
+            self._drop(finished)
+        if is_centred.any() and self.n_active:
+            is_smooth = not finished.any() and length.all() and not is_sharp(self.point)
+            self._smooth(errors[~finished])
+            # Where the noise smooths the kink, less smoothing hardly moves the minimum: this may be the last step.
+            if is_smooth:
+                gaps = _SAFETY * step.model.decrease(self.slope(), self.lowest)
+                finished = self.is_last() & (gaps <= self.tolerance())
+                self._record(iteration, gaps)
+                self._drop(finished)
 
-    def _gap(self, step: _Step, length: Array, decrease: Array, scale: Array, objective: Objective) -> Array:
-        """Return the estimated gap after a step; see the module's docstring."""
-        error, self.lowest = np.abs(step.predicted - decrease), np.minimum(self.lowest, step.lowest)
-        gap = np.where(step.is_from_model, error + step.remaining, step.rejected)
-        is_small = gap <= self.options.tol * scale
-        # A poor preconditioner says too little of the curvature to replace the estimate.
-        if not (is_small.any() or objective.is_well_preconditioned):
-            return gap
-        # A short iteration of conjugate gradients does not see the lowest eigenvalues: the lowest of all steps counts.
-        ahead = conjugate_gradient.decrease_bound(step.model, self.point.gradient, self.lowest)
-        # Conjugate gradients may have left more than their steps show: the new gradient must confirm a small gap.
-        # After a step longer than the model's, or with a negative number, which is rounding, the model is not used.
-        trusted = step.is_from_model & (length > 0.0) & (length <= 1.0) & (ahead >= 0.0)
-        trusted &= (error <= _MODEL_ERROR * step.predicted) & objective.is_well_preconditioned
-        lower = np.where(trusted, np.minimum(gap, _SAFETY * ahead), gap)
-        return np.where(is_small, np.maximum(gap, ahead), lower)
+    def _record(self, iteration: int, gaps: Array) -> None:
+        """Store the gaps, with the errors of the smoothing, and the last entry of the history."""
+        self.gaps[self.outputs] = gaps + self.errors() * self.scale()
+        total = float(self.values.sum()), float(self.gaps.sum())
+        del self.history[iteration - 1 :]
+        self.history.append(Iteration(iteration, *total, self.objective.n_passes, self.n_active))
 
-    def _linear_gap(self, step: _Step) -> Array:
-        """Return the estimated gap of a method that converges linearly.
+    def _gap(self, step: _Step, length: Array, decrease: Array) -> Array:
+        """Return the estimated gap of the smoothed problem after a step; see the module's docstring."""
+        predicted = step.predicted
+        if self.is_irls:
+            # Decreases that shrink by a factor f per step add up to decrease * f / (1 - f); f still rises: twice that.
+            factor = np.clip(predicted / self.previous, 0.0, 1.0 - 1e-6)
+            known = np.isfinite(self.previous) | (predicted == 0.0)
+            return np.where(known, 2.0 * predicted * factor / (1.0 - factor) + step.remaining, np.inf)
+        error = np.where(length > 0.0, np.abs(predicted - decrease), predicted)
+        # Conjugate gradients may have left more than their steps show, and a short iteration does not see the lowest
+        # eigenvalues, so the lowest of all steps counts: the new gradient must confirm a small gap.
+        gap = error + step.remaining
+        if step.model.is_exact or np.any((gap <= self.tolerance()) & self.is_last()):
+            ahead = step.model.decrease(self.slope(), self.lowest)
+            trusted = step.model.is_exact & (length == 1.0) & (error <= _MODEL_ERROR * predicted) & (ahead >= 0.0)
+            gap = np.where(trusted, _SAFETY * ahead, np.maximum(gap, ahead))
+        if self.l1:
+            gap = np.maximum(gap, proved_gap(self.point) / _PROVED)
+        return np.where(np.isnan(gap), np.inf, gap)
 
-        Decreases that shrink by a factor ``f`` per step add up to ``decrease * f / (1 - f)``; ``f`` still rises, hence
-        twice that.
-        """
-        factor = np.clip(step.predicted / self.previous, 0.0, 1.0 - 1e-6)
-        known = np.isfinite(self.previous) | (step.predicted == 0.0)  # one step tells no factor
-        return np.where(known, 2.0 * step.predicted * factor / (1.0 - factor) + step.remaining, np.inf)
-
-    def _finished(self, gaps: Array, scale: Array, is_stuck: Array) -> Array:
-        """Return which outputs stop, and store why; ``is_stuck`` are those without a step that decreases them."""
-        is_converged = gaps <= self.options.tol * scale
+    def _finished(self, gaps: Array, length: Array) -> Array:
+        """Return which outputs stop, and store why."""
+        is_converged, is_stuck = gaps <= self.tolerance(), (length == 0.0) | (self.n_flat >= _FLAT_STEPS)
         precision = _SINGLE_PRECISION_GAP if self.options.is_single else _PRECISION_GAP
-        is_precise = ((self.n_stagnant >= _STAGNANT_STEPS) | is_stuck) & (gaps <= precision * scale)
-        if (is_precise & ~is_converged).any() and self.converged:
+        is_stagnant = (self.n_stagnant >= _STAGNANT_STEPS) & (self.n_flat > 0)
+        is_precise = (is_stagnant | is_stuck) & (gaps <= precision * self.scale())
+        is_last, failed = self.is_last(), is_stuck & ~is_converged & ~is_precise
+        if (is_precise & is_last & ~is_converged).any() and self.converged:
             self.message = "reached working precision"
-        failed = is_stuck & ~is_converged & ~is_precise
-        if failed.any():
-            worst = float(np.max(gaps[failed] / scale[failed]))
+        if (failed & is_last).any():
+            worst = float(np.max((gaps / self.scale())[failed & is_last]))
             self.converged = False
             self.message = f"no step decreased the objective, at an estimated relative gap of {worst:.1e}"
         return is_converged | is_precise | is_stuck
 
+    def _smooth(self, errors: Array) -> None:
+        """Set the widths of the smoothing to those of some errors."""
+        self.objective = self.objective.smoothed(errors * self.scale() / self.objective.weight)
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # of an output whose objective is zero
+            self.point = self.objective.at(self.point.coef, self.point)
+
+    def _forget(self, outputs: Array) -> None:
+        """Forget the decreases of some outputs, whose objective has changed."""
+        self.previous[outputs] = self.least[outputs] = np.inf
+        self.n_stagnant[outputs] = self.n_flat[outputs] = 0
+
     def _drop(self, finished: Array) -> None:
-        if finished.all():
-            self.outputs = self.outputs[:0]
-        elif finished.any():
-            self.outputs, self.point = self.outputs[~finished], self.point.select(~finished)
-            self.previous, self.least = self.previous[~finished], self.least[~finished]
-            self.n_stagnant, self.n_flat = self.n_stagnant[~finished], self.n_flat[~finished]
-            self.lowest, self.before = self.lowest[~finished], self.before[~finished]
+        """Leave out the outputs that have finished."""
+        kept = np.flatnonzero(~finished)
+        self.outputs, self.lowest = self.outputs[kept], self.lowest[kept]
+        self.previous, self.least = self.previous[kept], self.least[kept]
+        self.n_stagnant, self.n_flat = self.n_stagnant[kept], self.n_flat[kept]
+        if len(kept):
+            self.point = self.point.select(kept)
+            self.objective = self.point.objective
 
     def result(self, n_iter: int) -> Result:
-        point = self.point if self.point.coef.shape == self.coef.shape else None
+        if self.n_active:
+            self.converged = False
+            worst = float(np.max(self.gaps / np.maximum(np.abs(self.values), np.finfo(float).tiny)))
+            self.message = (
+                f"stopped after max_iter={self.options.max_iter} iterations at an estimated relative gap of "
+                f"{worst:.1e} (tol={self.options.tol:g})"
+            )
+        is_whole = self.point.coef.shape == self.coef.shape
+        point = self.point if is_whole else None
         return Result(self.coef, self.values, n_iter, self.converged, self.message, self.history, point)
 
-    def unconverged(self) -> Result:
-        """Return the result after the last iteration allowed."""
-        tol, max_iter = self.options.tol, self.options.max_iter
-        scale = np.abs(self.values) if self.options.scale is None else self.options.scale
-        worst = float(np.max(self.gaps / scale))
-        message = (
-            f"stopped after max_iter={max_iter} iterations at an estimated relative gap of {worst:.1e} (tol={tol:g})"
-        )
-        return replace(self.result(max_iter), converged=False, message=message)
+
+def proved_gap(point: Point) -> Array:
+    r"""Return a bound of the gap under an l1 penalty, for an intercept that is nearly the best for its coefficients.
+
+    The loss is above its tangent, so with its gradient ``g`` at ``w``, ``e = max(|g| - l1, 0)`` and
+    ``|w*|_1 <= J / l1``::
+
+        J - J* <= R(w) + g.w - min_u (R(u) + g.u) <= R(w) + g.w + |e|^2 / (2 l2),    or  R(w) + g.w + max(e) J / l1
+    """
+    objective, penalty, coef = point.objective, point.objective.penalty, point.coef
+    value, by_penalty = penalty.at(coef)
+    g = point.gradient - by_penalty
+    excess = np.maximum(np.abs(g[:-1]) - penalty.l1, 0.0)
+    if penalty.l2:
+        best = objective.dot_values(0.5 * np.einsum("ij,ij->j", excess, excess) / penalty.l2)
+    else:
+        best = objective.dot_values(excess.max(axis=0, initial=0.0)) * np.abs(point.value) / penalty.l1
+    bound = objective.dot_values(value + np.einsum("ij,ij->j", g[:-1], coef[:-1])) + best
+    of_intercept = objective.dot_values(np.abs(point.gradient[-1]) * (1.0 + np.abs(coef[-1])))
+    return np.maximum(bound, 0.0) + of_intercept

@@ -39,18 +39,12 @@ class Options:
     tol : float
         The relative gap to stop at.
     max_iter : int
-        The most iterations, including those of a method before this one.
+        The most iterations.
     monitor : callable
-    n_before : int, default=0
-        The iterations of a method before this one.
     warm : bool, default=False
         Whether the start is near the solution.
-    is_rough : bool, default=False
-        Whether an estimate of the gap suffices, without a certificate, because the result is only a start.
     is_single : bool, default=False
         Whether products with the rows are in single precision.
-    scale : ndarray of shape (n_outputs,), default=None
-        What ``tol`` is relative to; by default the objective itself. It is given for the stages of a central path.
     max_inner : int, default=250
         The most iterations of conjugate gradients in a step.
     """
@@ -58,11 +52,8 @@ class Options:
     tol: float
     max_iter: int
     monitor: Monitor = no_monitor
-    n_before: int = 0
     warm: bool = False
-    is_rough: bool = False
     is_single: bool = False
-    scale: Array | None = None
     max_inner: int = 250
 
 
@@ -72,7 +63,7 @@ class Result:
 
     Parameters
     ----------
-    coef : ndarray of shape (n_features + 1, n_outputs)
+    coef : ndarray of shape (n_features + 1, n_columns)
     objective : ndarray of shape (n_outputs,)
     n_iter : int
     converged : bool
@@ -99,31 +90,27 @@ def combine(results: list[Result]) -> Result:
     """Return the results of several outputs as one."""
     if len(results) == 1:
         return results[0]
-    failed = [result for result in results if not result.converged]
+    failed = next((result for result in results if not result.converged), results[0])
     return Result(
-        coef=np.hstack([result.coef for result in results]),
-        objective=np.concatenate([result.objective for result in results]),
-        n_iter=max(result.n_iter for result in results),
-        converged=not failed,
-        message=(failed or results)[0].message,
-        history=_joint_history(results),
+        np.hstack([result.coef for result in results]),
+        np.concatenate([result.objective for result in results]),
+        max(result.n_iter for result in results),
+        all(result.converged for result in results),
+        failed.message,
+        _joint_history(results),
         n_passes=sum(result.n_passes for result in results),
     )
 
 
 def _joint_history(results: list[Result]) -> list[Iteration]:
-    """Return the iterations of outputs as if they had been taken together; an output that has finished stays there."""
+    """Return one history: iteration ``k`` adds up that of each output, or the last one of those that have finished."""
     joint = []
     for k in range(max(len(result.history) for result in results)):
-        objective = gap = passes = 0.0
-        n_active = 0
-        for result in results:
-            if not result.history:  # the start was the solution
-                objective += float(result.objective.sum())
-                continue
-            entry = result.history[min(k, len(result.history) - 1)]
-            objective, gap, passes = objective + entry.objective, gap + entry.gap, passes + entry.passes
-            n_active += entry.n_active if k < len(result.history) else 0
-        gap = np.nan if np.isnan(gap) else gap  # the one object that compares as equal in lists
-        joint.append(Iteration(k + 1, objective, gap, passes, n_active))
+        entries = [own.history[min(k, len(own.history) - 1)] for own in results if own.history]
+        # An output whose start was the solution has no history.
+        rest = sum(float(own.objective.sum()) for own in results if not own.history)
+        gap = sum(entry.gap for entry in entries)
+        n_active = sum(own.history[k].n_active for own in results if k < len(own.history))
+        objective, passes = rest + sum(e.objective for e in entries), sum(e.passes for e in entries)
+        joint.append(Iteration(k + 1, objective, np.nan if np.isnan(gap) else gap, passes, n_active))
     return joint

@@ -1,56 +1,49 @@
-"""``solve(problem, rows, start) -> Result``: from training data to coefficients.
+"""``solve(problem, data, start) -> Result``: from training data to coefficients.
 
 The one entry point below the estimators, for rows in memory, in files and on a cluster. It makes the binary problems of
-a classification (a regression is one problem), centres features that are far from zero, starts from a subsample where
-that saves passes, and calls the method that suits the problem:
-
-- for a quadratic loss on a few features, one Newton step by a factorisation;
-- Newton's method for smooth objectives; "irls" and "lbfgs" are there for comparison;
-- for the hinge loss, its central path (`central_path`), and without noise coordinate descent in the dual first;
-- for an l1 penalty, steps within an orthant (`orthant`), and the central path where they do not suffice.
+a classification (a regression is one problem), centres features, starts from a subsample where that saves passes, and
+calls the solver.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from dropmargin.data import EncodedRows, Output, OutputRows, Partitions, Rows, SquaredDeviation
-from dropmargin.data.training import SUBSAMPLE_EVERY, Subsample
-from dropmargin.losses import Loss, MGFLoss, MomentLoss
-from dropmargin.noise import Noise, Variance
-from dropmargin.objective import ClassObjective, MomentObjective, Objective
-from dropmargin.objective.moment import MomentPoint
-from dropmargin.objective.preconditioner import DIRECT_SIZE
-from dropmargin.objective.scores import NoiseOfScores
+from dropmargin.data import Columns, FeatureGroups, Output, TrainingData, Variance, target_weights, without_memo
+from dropmargin.data.training import SUBSAMPLE_EVERY
+from dropmargin.losses import Hinge, Loss, MGFLoss, MomentLoss
+from dropmargin.noise import DropoutNoise, Noise
+from dropmargin.objective import GroupScores, LogMGF, MGFRows, MomentRows, Moments, Objective, Scores, SoftmaxRows
 from dropmargin.penalties import Penalty
-from dropmargin.solvers.central_path import follow_central_path
 from dropmargin.solvers.dual_coordinate import descend_dual
-from dropmargin.solvers.interior_point import interior_point, suits_interior_point
+from dropmargin.solvers.interior_point import interior_point
 from dropmargin.solvers.lbfgs import lbfgs
 from dropmargin.solvers.newton import irls, newton
-from dropmargin.solvers.orthant import orthant
 from dropmargin.solvers.result import Iteration, Monitor, Options, Result, combine, no_monitor
+from dropmargin.solvers.working_sets import working_sets
 from dropmargin.threads import in_threads, one_blas_thread
 from dropmargin.typing import Array
 
 # Features are centred if the mean of one is this many times its standard deviation: farther away they cost digits, and
 # where the diagonal preconditions, or under an l1 penalty, passes as well.
-_FAR = 100.0
-_FAR_FOR_DIAGONAL = 3.0
+_FAR, _FAR_FOR_DIAGONAL = 100.0, 3.0
 # With many rows for each feature, a first fit to a subsample of the rows, and to a low tolerance, saves passes.
-_SUBSAMPLE_TOL = 1e-2
-_LEAST_SUBSAMPLE = 1000
-_SUBSAMPLE_ITERATIONS = 40
+_SUBSAMPLE_TOL, _LEAST_SUBSAMPLE, _SUBSAMPLE_ITERATIONS = 1e-2, 1000, 40
 # With this many rows for each feature, Hessians are estimated from the subsample as well.
 _ROWS_FOR_SAMPLED_HESSIAN = 50
-
+# The hinge without noise of so many features and products of entries or less is minimised by factorisations alone; up
+# to so many features and entries, of which dense copies are made, where coordinate descent would take too long.
+_FEW_FEATURES, _FEW_PRODUCTS, _INTERIOR_FEATURES, _INTERIOR_ENTRIES = 100, 2**25, 1500, 2**25
+# The interior point method is for tolerances that are not lower: its matrices are less and less well conditioned.
+_INTERIOR_TOL = 1e-6
+# Objectives with a smaller relative difference are equal up to rounding.
+_ROUNDING = 1e-9
 # Without an intercept, rounding errors may be this share of the curvature.
 _LOST_CURVATURE = 0.01
 _BEYOND_PRECISION = (
@@ -66,25 +59,22 @@ class Solver:
     Parameters
     ----------
     run : callable
-        Objective, start and `Options` to `Result`, for a smooth objective.
+        Objective, coefficients to start from and `Options` to `Result`.
     is_joint : bool, default=True
         Whether it minimises all outputs together.
     takes_l1 : bool, default=False
     needs_majoriser : bool, default=False
-    benefits_from_subsample : bool, default=False
-        Whether a first fit to a subsample saves passes.
     """
 
     run: Callable[..., Result]
     is_joint: bool = True
     takes_l1: bool = False
     needs_majoriser: bool = False
-    benefits_from_subsample: bool = False
 
 
 SOLVERS: dict[str, Solver] = {
     "irls": Solver(irls, needs_majoriser=True),
-    "newton": Solver(newton, takes_l1=True, benefits_from_subsample=True),
+    "newton": Solver(newton, takes_l1=True),
     "lbfgs": Solver(lbfgs, is_joint=False),
 }
 
@@ -93,9 +83,7 @@ def choose_solver(name: Any, loss: Loss, penalty: Penalty) -> Solver:
     """Return the solver of that name, or the best for ``"auto"``; a `ValueError` if it does not suit the problem."""
     if not isinstance(name, str) or name not in ("auto", *SOLVERS):
         raise ValueError(f"solver must be 'auto' or one of {sorted(SOLVERS)}, got {name!r}.")
-    if name == "auto":
-        return SOLVERS["newton"]
-    solver = SOLVERS[name]
+    solver = SOLVERS["newton" if name == "auto" else name]
     if penalty.l1 and not solver.takes_l1:
         raise ValueError(
             f"solver={name!r} cannot minimise an l1 or elastic-net penalty; use solver='auto' or 'newton'."
@@ -124,8 +112,6 @@ class Problem:
     tol : float
     max_iter : int
     monitor : callable
-    is_rough : bool, default=False
-        Whether the solution is only a start for another problem: an estimated gap suffices.
     is_single : bool, default=False
         Whether products with the rows are in single precision.
     """
@@ -140,7 +126,6 @@ class Problem:
     tol: float
     max_iter: int
     monitor: Monitor = no_monitor
-    is_rough: bool = False
     is_single: bool = False
 
     @property
@@ -148,262 +133,298 @@ class Problem:
         return Variance() if self.noise is None else self.noise.variance()
 
 
-class OutputGroup(NamedTuple):
-    """Outputs that are solved together: their columns among all, and how to open their rows on so many threads."""
-
-    columns: slice
-    open: Callable[[int], OutputRows]
-
-
-def open_outputs(loss: Loss, rows: EncodedRows, multi_class: str) -> list[OutputGroup]:
-    """Return the outputs of a classification, or the one of a regression, in groups.
-
-    All one-vs-rest outputs are one group if they share products; each pair of classes is a group of its own.
-    """
-    outputs = rows.outputs(multi_class)
-    if multi_class == "multinomial" and len(outputs) > 1:
-        return [OutputGroup(slice(0, len(outputs)), partial(rows.by_class.open, outputs))]
-    is_joint = rows.shares_products and isinstance(loss, MomentLoss) and outputs[0].negative is None
-    size = len(outputs) if is_joint else 1
-    groups: list[list[Output]] = [outputs[k : k + size] for k in range(0, len(outputs), size)]
-    return [OutputGroup(slice(k * size, k * size + size), partial(rows.open, own)) for k, own in enumerate(groups)]
-
-
-def solve(problem: Problem, rows: EncodedRows, start: Array | None = None, n_threads: int = 1) -> Result:
+def solve(problem: Problem, data: TrainingData, start: Array | None = None, n_threads: int = 1) -> Result:
     """Return the solution of a classification or regression problem.
 
     Parameters
     ----------
     problem : Problem
-    rows : EncodedRows
+    data : TrainingData
     start : ndarray of shape (n_features + 1, n_outputs), default=None
         Coefficients near the solution, intercept last.
     n_threads : int, default=1
-        Threads that share the rows, or the groups of outputs; they do not change the result.
+        Threads that share the rows, or the outputs; they do not change the result.
     """
-    problem, rows = with_means(problem, rows)
-    groups = open_outputs(problem.loss, rows, problem.multi_class)
-    if len(groups) == 1:
-        with groups[0].open(n_threads) as own:
-            return solve_outputs(problem, own, start)
-    stop = threading.Event()
+    problem, data = with_means(problem, data)
+    outputs = data.outputs(problem.multi_class)
+    with one_blas_thread():
+        if is_joint(problem, data, outputs):
+            return solve_outputs(problem, data, outputs, start, n_threads)
+        stop = threading.Event()
 
-    def monitor(entry: Iteration) -> None:
-        if stop.is_set():
-            raise KeyboardInterrupt
-        problem.monitor(entry)
+        def monitor(entry: Iteration) -> None:
+            if stop.is_set():
+                raise KeyboardInterrupt
+            problem.monitor(entry)
 
-    def job(group: OutputGroup) -> Result:
-        with group.open(max(1, n_threads // len(groups))) as own:
-            own_start = None if start is None else start[:, group.columns]
-            return solve_outputs(replace(problem, monitor=monitor), own, own_start)
+        own = replace(problem, monitor=monitor)
+        # What all outputs share is computed before the threads start.
+        for rows in {id(rows): rows for rows in (_rows_of(data, output) for output in outputs)}.values():
+            _prepare(own, rows)
 
-    return combine(in_threads([partial(job, group) for group in groups], n_threads, stop))
+        def job(k: int) -> Result:
+            own_start = None if start is None else start[:, k : k + 1]
+            return solve_outputs(own, _rows_of(data, outputs[k]), [outputs[k]], own_start)
+
+        return combine(in_threads([partial(job, k) for k in range(len(outputs))], n_threads, stop))
 
 
-def with_means(problem: Problem, rows: EncodedRows) -> tuple[Problem, EncodedRows]:
+def is_joint(problem: Problem, data: TrainingData, outputs: Sequence[Output]) -> bool:
+    """Return whether all outputs are solved together.
+
+    Products with dense rows are faster for several outputs at once, and rows elsewhere are read or sent once. Sparse
+    rows in memory are solved one output at a time, in threads: each stored entry would need a whole row of the
+    coefficients.
+    """
+    if len(outputs) == 1 or problem.multi_class == "multinomial":
+        return True
+    is_simple = isinstance(problem.loss, MomentLoss) and not problem.penalty.l1 and problem.solver.is_joint
+    return is_simple and (data.is_dense or not data.is_matrix) and outputs[0].negative is None
+
+
+def _rows_of(data: TrainingData, output: Output) -> TrainingData:
+    return data if output.negative is None else data.of_pair(output)
+
+
+def with_means(problem: Problem, data: TrainingData) -> tuple[Problem, TrainingData]:
     """Return the problem with a noise for the feature means of the rows, if it needs them.
 
     Missing entries take the reference value of their feature, where the noise has no variance.
     """
     if problem.noise is None:
-        return problem, rows
-    noise = problem.noise.with_means(rows.feature_means) if problem.noise.needs_means else problem.noise
-    if rows.has_missing and noise.missing_values is not None:
-        rows = rows.filled(noise.missing_values)
-    return replace(problem, noise=noise), rows
+        return problem, data
+    noise = problem.noise.with_means(data.feature_means) if problem.noise.needs_means else problem.noise
+    if data.has_missing and noise.missing_values is not None:
+        data = data.filled(noise.missing_values)
+    return replace(problem, noise=noise), data
 
 
-def solve_outputs(problem: Problem, rows: OutputRows, start: Array | None = None) -> Result:
+def solve_outputs(
+    problem: Problem, data: TrainingData, outputs: Sequence[Output], start: Array | None = None, n_threads: int = 1
+) -> Result:
     """Return the solution for outputs that share their rows; ``start`` is of shape ``(n_features + 1, n_outputs)``."""
-    if rows.source.used_features is not None:
-        used, n_features = rows.source.used_features
-        problem = replace(problem, noise=None if problem.noise is None else problem.noise.take(used))
-        start = None if start is None else start[np.append(used, n_features)]
-    with ExitStack() as stack:
-        stack.enter_context(one_blas_thread())
-        # 1. The start: given, or a rough fit to a subsample where that saves passes, or zero.
-        subsample = rows.subsample() if start is None and _suits_subsample(problem, rows) else None
-        first_passes = 0.0
-        if subsample is not None:
-            while_used = stack.enter_context(ExitStack())
-            while_used.enter_context(subsample.rows)
-            start, first_passes = _start_from_subsample(problem, subsample, rows.n_rows)
-            if rows.n_rows < _ROWS_FOR_SAMPLED_HESSIAN * rows.n_features:
-                while_used.close()
-                subsample = None
-        coef = np.zeros((rows.n_features + 1, rows.n_outputs)) if start is None else start.astype(np.float64)
-        if start is None and problem.fit_intercept:
-            coef[-1] = rows.source.first_intercept
-        # 2. Features far from zero are centred.
-        means = _feature_means(problem, rows)
-        if means is not None:
-            coef[-1] += means @ coef[:-1]
-            problem = replace(problem, noise=None if problem.noise is None else problem.noise.shifted(means))
-        # 3. The objective, with Hessians from the subsample where there are many rows for each feature.
-        is_direct = _suits_direct(problem, rows)
-        variance = problem.variance if rows.is_dense else problem.variance.of_stored_entries()
-        entry = variance.entry if variance.moves_entries and isinstance(problem.loss, MomentLoss) else None
-        data = stack.enter_context(rows.partitions(problem.C, entry, means))
-        objective = _objective(problem, data, variance, rows, is_direct)
-        if subsample is not None and isinstance(objective, MomentObjective):
-            own = subsample.rows.partitions(problem.C / subsample.weight_share, entry, means)
-            objective = replace(objective, subsample=stack.enter_context(own))
-        # 4. The method that suits the objective.
-        is_warm = start is not None or is_direct
-        options = Options(
-            problem.tol,
-            problem.max_iter,
-            problem.monitor,
-            warm=is_warm,
-            is_rough=problem.is_rough,
-            is_single=problem.is_single,
-        )
-        method = choose_method(problem.solver, objective)
-        result = method(objective, objective.at(objective.to_solver(coef)), options)
-        result = replace(result, coef=objective.from_solver(result.coef))
-        n_passes = objective.n_passes + first_passes
+    columns, means, variance = _prepare(problem, data)
+    # 1. The start: given, or a rough fit to a subsample where that saves passes, or zero with a good intercept.
+    sample, first_passes = None, 0.0
+    if isinstance(problem.loss, MomentLoss) and problem.loss.kink and variance.is_zero and not problem.penalty.l1:
+        start = None  # a solution is far from the minima of the first smoothed problems
+    if start is None and _suits_subsample(problem, data):
+        sample = data.subsample(outputs)
+        if sample is not None:
+            start, first_passes = _start_from_subsample(problem, sample, data, outputs)
+    is_warm = start is not None
+    coef = _first_coef(problem, data, outputs, columns) if start is None else columns.select(start.astype(np.float64))
+    if means is not None:
+        coef[-1] += means[columns.features] @ coef[:-1]
+    # 2. The objective, with Hessians from the subsample where there are many rows for each feature.
+    objective = make_objective(problem, data, outputs, n_threads)
+    if sample is not None and is_warm and data.n_rows >= _ROWS_FOR_SAMPLED_HESSIAN * data.n_features:
+        share = sample.weight / data.weight
+        own = make_objective(replace(problem, C=problem.C / share), sample, outputs, n_threads)
+        own.passes, own.share, own.cache = objective.passes, sample.n_rows / data.n_rows, objective.cache
+        objective = replace(objective, sample=own)
+    # 3. The solver.
+    is_warm |= isinstance(problem.loss, MomentLoss) and problem.loss.is_quadratic
+    options = Options(problem.tol, problem.max_iter, problem.monitor, warm=is_warm, is_single=problem.is_single)
+    result = _run(problem, objective, coef, options)
+    # 4. Coefficients of all features.
+    if objective.has_kink and not problem.loss.suits_regression:
+        result = _constant_if_better(problem, data, outputs, objective, result)
     coef = result.coef
     if means is not None:
-        coef[-1] -= means @ coef[:-1]
-    if not problem.fit_intercept and _exceeds_precision(problem, rows):
+        coef[-1] -= means[columns.features] @ coef[:-1]
+    if objective.is_coupled and objective.n_columns > 1:  # a constant added to all intercepts changes nothing
+        coef[-1] -= coef[-1].mean()
+    if not problem.fit_intercept and _exceeds_precision(problem, data, variance):
         result = replace(result, converged=False, message=_BEYOND_PRECISION)
-    if rows.source.used_features is not None:
-        coef = np.zeros((n_features + 1, rows.n_outputs))
-        coef[np.append(used, n_features)] = result.coef
-    return replace(result, coef=coef, n_passes=n_passes)
+    return replace(result, coef=columns.restore(coef), n_passes=objective.n_passes + first_passes)
 
 
-def choose_method(solver: Solver, objective: Any) -> Callable[..., Result]:
-    """Return the method for an objective: a function of objective, start and options."""
-    has_kink = isinstance(objective, MomentObjective) and objective.loss.kink > 0.0
-    method: Callable[..., Result] = solver.run
-    is_joint = solver.is_joint
-    if objective.penalty.l1:
-        method, is_joint = _solve_l1, False
-    elif solver.run is newton and suits_interior_point(objective):
-        return _solve_few_rows
-    elif solver.run is newton and objective.is_noise_free_hinge:
-        method, is_joint = _solve_noise_free, False
-    elif has_kink:
-        method = partial(follow_central_path, solver.run)
-    return method if is_joint or objective.n_outputs == 1 else partial(_one_by_one, method)
+def _prepare(problem: Problem, data: TrainingData) -> tuple[Columns, Array | None, Variance]:
+    """Return the features of the blocks, what is subtracted from all features, and the variance of all less that."""
+    variance = problem.variance
+    means = _means_to_subtract(problem, data, variance)
+    return data.columns(variance), means, variance if means is None else variance.shifted(means)
 
 
-def _one_by_one(
-    method: Callable[..., Result], objective: MomentObjective, start: MomentPoint, options: Options
-) -> Result:
-    """Solve the outputs one after the other."""
-    results: list[Result] = []
-    for k in range(objective.n_outputs):
-        before = objective.n_passes if results else 0.0  # those of the outputs before, which share the count
-        found = method(objective.select([k]), start.select([k]), options)
-        history = [entry._replace(passes=entry.passes - before) for entry in found.history]
-        results.append(replace(found, history=history))
-    return combine(results)
+def _means_to_subtract(problem: Problem, data: TrainingData, variance: Variance) -> Array | None:
+    """Return what to subtract from the features: exact with an intercept, and the best for precision.
 
-
-def _solve_few_rows(objective: MomentObjective, start: MomentPoint, options: Options) -> Result:
-    """Minimise the hinge objective without noise for few rows: by an interior-point method, or else as for many."""
-    found = interior_point(objective, options, start.coef if options.warm else None)
-    if found.converged or found.n_iter >= options.max_iter or np.ndim(objective.penalty.l2) > 0:
-        return found
-    return _then(found, partial(_one_by_one, _solve_noise_free), objective, start, options)
-
-
-def _solve_noise_free(objective: MomentObjective, start: MomentPoint, options: Options) -> Result:
-    """Minimise the hinge objective without noise: by coordinate descent in the dual, or else along the central path."""
-    found = descend_dual(objective, options)
-    if found is None:
-        return follow_central_path(newton, objective, start, options)
-    if found.converged or options.n_before + found.n_iter >= options.max_iter:
-        return found
-    return _then(found, partial(follow_central_path, newton), objective, start, replace(options, warm=False))
-
-
-def _solve_l1(objective: Any, start: Any, options: Options) -> Result:
-    """Minimise under an l1 penalty: by steps within an orthant, or else along the central path."""
-    if not (isinstance(objective, MomentObjective) and objective.loss.kink > 0.0):
-        found = orthant(objective, start, options)
-    elif objective.variance.is_zero:
-        return follow_central_path(newton, objective, start, options)
-    else:
-        found = follow_central_path(orthant, objective, start, options)
-    if found.converged or found.n_iter >= options.max_iter:
-        return found
-    return _then(found, partial(follow_central_path, newton), objective, start, options)
-
-
-def _then(found: Result, method: Callable[..., Result], objective: Any, start: Any, options: Options) -> Result:
-    """Return the result of a method for the iterations that another one has left."""
-    rest = method(objective, start, replace(options, n_before=options.n_before + found.n_iter))
-    return replace(rest, n_iter=found.n_iter + rest.n_iter, history=found.history + rest.history)
-
-
-def _suits_direct(problem: Problem, rows: OutputRows) -> bool:
-    """Return whether one Newton step by a factorisation, which is exact, is the fastest way to the minimum."""
-    is_quadratic = isinstance(problem.loss, MomentLoss) and problem.loss.is_quadratic and not problem.penalty.l1
-    is_small = min(rows.n_features, rows.n_rows) <= DIRECT_SIZE
-    return is_quadratic and problem.solver.run is newton and rows.is_dense and rows.n_outputs == 1 and is_small
-
-
-def _suits_subsample(problem: Problem, rows: OutputRows) -> bool:
-    """Return whether a first fit to a subsample saves passes: for a smooth loss, and many rows for each feature."""
-    is_smooth = isinstance(problem.loss, MomentLoss) and not (problem.loss.kink and problem.variance.is_zero)
-    benefits = problem.solver.benefits_from_subsample and is_smooth and not problem.penalty.l1
-    least = SUBSAMPLE_EVERY * max(_LEAST_SUBSAMPLE, rows.n_features)
-    is_large = rows.n_rows >= least and problem.tol < _SUBSAMPLE_TOL
-    return benefits and is_large and not _suits_direct(problem, rows)
-
-
-def _start_from_subsample(problem: Problem, subsample: Subsample, n_rows: int) -> tuple[Array | None, float]:
-    """Return coefficients of a rough fit to a subsample, if it converges, and its passes as a share of ``n_rows``."""
-    C = problem.C / subsample.weight_share
-    rough = replace(problem, C=C, tol=_SUBSAMPLE_TOL, max_iter=_SUBSAMPLE_ITERATIONS, monitor=no_monitor, is_rough=True)
-    result = solve_outputs(rough, subsample.rows)
-    return result.coef if result.converged else None, result.n_passes * subsample.rows.n_rows / n_rows
-
-
-def _feature_means(problem: Problem, rows: OutputRows) -> Array | None:
-    """Return what to subtract from the features, if one is far from zero and the noise allows it."""
-    noise = problem.noise
-    if not problem.fit_intercept or (noise is not None and noise.shifted(np.zeros(rows.n_features)) is None):
+    Dense rows are centred at the reference of dropout, where the variance is a square, or at the means if the noise
+    does not depend on the entries. Other noises, and sparse rows, are centred if a feature is far from zero.
+    """
+    if not problem.fit_intercept or variance.entry is not None:
         return None
-    is_slow = isinstance(problem.loss, MGFLoss) or problem.penalty.l1 > 0.0
-    return rows.source.means_far_from_zero(_FAR_FOR_DIAGONAL if is_slow else _FAR)
+    through_mgf = isinstance(problem.loss, MGFLoss)
+    shifts = problem.noise is None or problem.noise.shifted(np.zeros(data.n_features)) is not None
+    if through_mgf and not shifts:
+        return None
+    if data.is_dense and not through_mgf:
+        if np.any(variance.linear) and np.all(np.asarray(variance.quadratic) > 0.0):
+            return variance.reference
+        if not variance.depends_on_x:
+            return data.feature_means
+    if not data.is_dense and not shifts:
+        return None
+    return data.means_far_from_zero(_FAR_FOR_DIAGONAL if through_mgf or problem.penalty.l1 else _FAR)
 
 
-def _exceeds_precision(problem: Problem, rows: OutputRows) -> bool:
+def make_objective(
+    problem: Problem,
+    data: TrainingData,
+    outputs: Sequence[Output],
+    n_threads: int = 1,
+    columns: Columns | None = None,
+) -> Objective:
+    """Return the objective of some outputs; ``columns`` are its features, not centred, in place of those of a fit."""
+    means, variance = None, problem.variance
+    if columns is None:
+        columns, means, variance = _prepare(problem, data)
+    variance = variance.take(columns.features)
+    blocks = data.blocks(variance, columns, means, n_threads).transformed(without_memo)
+    is_softmax = problem.multi_class == "multinomial" and data.n_classes > 2
+    loss: Any = problem.loss
+    if is_softmax:
+        row_loss: Any = SoftmaxRows(data.n_classes)
+    elif isinstance(loss, MGFLoss):
+        blocks = blocks.transformed(_with_targets, outputs[0])
+        row_loss = MGFRows(2, loss)
+    else:
+        row_loss = MomentRows(loss.without_noise() if variance.is_zero else loss, outputs)
+    return Objective(
+        blocks,
+        _scores(problem, variance, columns, means),
+        row_loss,
+        problem.penalty,
+        problem.C,
+        problem.fit_intercept,
+        data.n_rows,
+        len(columns.features),
+        len(outputs),
+        variance,
+        max(problem.C * data.weight, np.finfo(float).tiny),
+        data.is_dense,
+        cache=data.cache.setdefault(
+            ("shared", columns.features.tobytes(), None if means is None else means.tobytes()), {}
+        ),
+    )
+
+
+def _scores(problem: Problem, variance: Variance, columns: Columns, means: Array | None) -> Scores:
+    noise = problem.noise
+    through_mgf = isinstance(problem.loss, MGFLoss) and not variance.is_zero
+    if through_mgf:
+        assert noise is not None
+        noise = noise if means is None else noise.shifted(means)
+        noise = noise.take(columns.features)  # type: ignore[union-attr]
+    if variance.groups is not None and not variance.is_zero:
+        groups = FeatureGroups.of(variance, len(columns.features))
+        return GroupScores(groups, noise if through_mgf and isinstance(noise, DropoutNoise) else None)
+    return LogMGF(noise) if through_mgf and noise is not None else Moments(variance)
+
+
+def _with_targets(block: Any, output: Output) -> Any:
+    """Return a block whose rows have the class 1 if they belong to the output's class, else 0."""
+    block.y = (block.y == output.positive).astype(int)
+    return block
+
+
+def _run(problem: Problem, objective: Objective, coef: Array, options: Options) -> Result:
+    """Return the result of the solver that suits the objective."""
+    solver = problem.solver
+    if solver.run is newton:
+        if problem.penalty.l1:
+            return working_sets(objective, coef, options)
+        if objective.is_noise_free and isinstance(objective.loss, MomentRows) and type(objective.loss.loss) is Hinge:
+            return _run_hinge(objective, coef, options)
+    if solver.is_joint or objective.is_coupled or objective.n_columns == 1:
+        return solver.run(objective, coef, options)
+    columns = range(objective.n_columns)
+    return combine([solver.run(objective.select(np.array([k])), coef[:, k : k + 1], options) for k in columns])
+
+
+def _run_hinge(objective: Objective, coef: Array, options: Options) -> Result:
+    """Return the result of the hinge without noise, whose kink needs methods of its own."""
+    n, p = objective.n_rows, objective.n_features
+    single = [objective.select(np.array([k])) for k in range(objective.n_columns)]
+    found: list[Result | None] = [None] * len(single)
+    if not (p <= _FEW_FEATURES and n * p * p <= _FEW_PRODUCTS) and np.ndim(objective.penalty.l2) == 0:
+        found = [descend_dual(own, options) for own in single]
+    left = [k for k, result in enumerate(found) if result is None]
+    is_moderate = p <= _INTERIOR_FEATURES and n * p <= _INTERIOR_ENTRIES
+    if left and is_moderate and options.tol >= _INTERIOR_TOL:
+        for k, result in zip(left, interior_point(objective.select(np.array(left)), options), strict=True):
+            found[k] = result
+    columns = zip(found, single, coef.T[:, :, None], strict=True)
+    return combine([newton(own, first, options) if result is None else result for result, own, first in columns])
+
+
+def _suits_subsample(problem: Problem, data: TrainingData) -> bool:
+    """Return whether a first fit to a subsample saves passes: for a smooth loss, and many rows for each feature."""
+    loss = problem.loss
+    is_smooth = isinstance(loss, MomentLoss) and not (loss.kink and problem.variance.is_zero) and not loss.is_quadratic
+    is_newton = problem.solver.run is newton and not problem.penalty.l1 and problem.multi_class != "multinomial"
+    least = SUBSAMPLE_EVERY * max(_LEAST_SUBSAMPLE, data.n_features)
+    return is_smooth and is_newton and data.n_rows >= least and problem.tol < _SUBSAMPLE_TOL
+
+
+def _start_from_subsample(
+    problem: Problem, sample: TrainingData, data: TrainingData, outputs: Sequence[Output]
+) -> tuple[Array | None, float]:
+    """Return coefficients of a rough fit to a subsample, if it converges, and its passes as a share of all rows."""
+    C = problem.C * data.weight / sample.weight
+    rough = replace(problem, C=C, tol=_SUBSAMPLE_TOL, max_iter=_SUBSAMPLE_ITERATIONS, monitor=no_monitor)
+    result = solve_outputs(rough, sample, outputs)
+    return result.coef if result.converged else None, result.n_passes * sample.n_rows / data.n_rows
+
+
+def _first_coef(problem: Problem, data: TrainingData, outputs: Sequence[Output], columns: Columns) -> Array:
+    """Return zero coefficients, and an intercept between the targets: far from its kinks a hinge is flat."""
+    coef = np.zeros((len(columns.features) + 1, len(outputs)))
+    is_softmax = problem.multi_class == "multinomial" and data.n_classes > 2
+    if not problem.fit_intercept or isinstance(problem.loss, MGFLoss) or is_softmax:
+        return coef
+    if outputs[0].positive is None:
+        coef[-1] = data.first_intercept
+    else:
+        weights = target_weights(outputs, data.class_weights)
+        coef[-1] = (weights[0] - weights[1]) / np.maximum(weights.sum(axis=0), np.finfo(float).tiny)
+    return coef
+
+
+def _constant_if_better(
+    problem: Problem, data: TrainingData, outputs: Sequence[Output], objective: Objective, result: Result
+) -> Result:
+    """Return the result, or only an intercept for outputs where that is no worse.
+
+    Under strong noise, or for a rare class, all coefficients zero and an intercept at the kink may be the optimum, that
+    the smoothed problems approach without reaching it. The objective is that without smoothing.
+    """
+    loss: Any = problem.loss
+    weights = problem.C * target_weights(outputs, data.class_weights)
+    intercept = np.where(weights[0] > weights[1], loss.kink, -loss.kink) * problem.fit_intercept
+    ones, none = np.ones_like(intercept), np.zeros_like(intercept)
+    losses = np.stack([loss.value(ones, intercept, none), loss.value(-ones, intercept, none)])
+    constant = (weights * losses).sum(axis=0)
+    value = objective.at(result.coef).value
+    better = constant <= value + _ROUNDING * np.abs(value)
+    coef = np.where(better, 0.0, result.coef)
+    coef[-1] = np.where(better, intercept, result.coef[-1])
+    values = np.where(better, constant, value)
+    # With its smoothing the last step is a little below the objective itself.
+    history = [entry._replace(objective=max(entry.objective, float(values.sum()))) for entry in result.history]
+    return replace(result, coef=coef, objective=values, history=history)
+
+
+def _exceeds_precision(problem: Problem, data: TrainingData, variance: Variance) -> bool:
     """Return whether rounding errors of the curvature along the feature means exceed the curvature of a feature.
 
     That is so if features are very far from zero, and there is no intercept that would allow to centre them.
     """
-    statistics = rows.source.own_statistics()
-    if statistics is None:
+    if data.means_far_from_zero(_FAR) is None:
         return False
-    mean, deviation = statistics
-    weight = problem.C * float(rows.target_weights[:, 0].sum())
-    noise = problem.variance
-    reference = noise.entry.reference if isinstance(noise.entry, SquaredDeviation) else np.zeros_like(mean)
-    of_noise = noise.floor + np.multiply(noise.slope, np.square(mean - reference) + np.square(deviation))
-    own = np.min(problem.penalty.l2) + weight * (np.square(deviation) + of_noise)
+    mean, deviation = data.feature_means, data.feature_deviations
+    weight = problem.C * data.weight
+    own = np.min(problem.penalty.l2) + weight * (np.square(deviation) + variance.of(mean))
     rounding = np.finfo(float).eps * weight * float(mean @ mean)
     return bool(np.any((rounding > _LOST_CURVATURE * own) & (deviation > 0.0)))
-
-
-def _objective(
-    problem: Problem, data: Partitions[Rows], variance: Variance, rows: OutputRows, is_direct: bool
-) -> Objective:
-    """Return the objective: of all outputs for a moment loss, of the one output for a loss through the MGF."""
-    is_multinomial = problem.multi_class == "multinomial" and rows.source.n_classes > 2
-    groups = None if variance.groups is None or variance.is_zero else variance.feature_groups(rows.n_features)
-    common = problem.fit_intercept, rows.n_features
-    if is_multinomial or isinstance(problem.loss, MGFLoss):
-        through_mgf = problem.loss if isinstance(problem.loss, MGFLoss) else None
-        noise = NoiseOfScores(variance, None if through_mgf is None or variance.is_zero else problem.noise, groups)
-        penalty = replace(problem.penalty, n_intercepts=rows.n_outputs)
-        return ClassObjective(data, noise, None if is_multinomial else through_mgf, penalty, *common)
-    assert isinstance(problem.loss, MomentLoss)
-    loss = problem.loss.without_noise() if variance.is_zero else problem.loss
-    outputs = np.arange(rows.n_outputs)
-    return MomentObjective(data, loss, variance, problem.penalty, *common, outputs, is_stiff=is_direct, groups=groups)

@@ -1,8 +1,7 @@
-"""The binary cache of data files: blocks of rows, their labels, and a manifest.
+"""The cache of data files: blocks of rows and their labels as .npy files, which are memory-mapped, and a manifest.
 
-The name of a cache's folder depends on the names of the files and the options; the manifest has hashes of their
-content: an edit may change neither size nor modification time. A cache is written under another name and renamed when
-it is complete. A stale or damaged one is written again.
+The name of a cache's folder depends on the names of the files, the options, and a hash of the content. A cache is
+written under another name and renamed when it is complete. One that cannot be read is written again.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import json
 import shutil
 import tempfile
 import time
-import zlib
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,76 +17,94 @@ from typing import Any
 import joblib
 import numpy as np
 
+from dropmargin.data import from_arrays, to_arrays
+from dropmargin.data.structure import structure_fault
 from dropmargin.io.data import DataFormatError
-from dropmargin.streaming.blocks import BlockInfo, FileBlocks, StoredRows
 from dropmargin.streaming.files import DataFiles, read_blocks, scan_files
-from dropmargin.streaming.memory import check_conversion
+from dropmargin.streaming.partitions import BlockPartitions
 
 FOLDER = ".dropmargin-cache"
-_VERSION = 4
+_VERSION = 5
 # A conversion writes a block every few seconds. A folder without changes for this long belongs to a process that ended.
 _LEFTOVER_SECONDS = 6 * 3600
 _UNREADABLE = (OSError, ValueError, TypeError, KeyError, IndexError, EOFError)
 
 
-def open_cache(files: DataFiles, home: Path, block_bytes: int, limit: int) -> StoredRows:
-    """Return the cache of some files; it is written if it does not exist, is stale, or visibly damaged.
+class DamagedCacheError(Exception):
+    """The files of a cache are not those that were written."""
 
-    ``limit`` is the memory limit of the process.
+
+class CachedPartitions(BlockPartitions):
+    """The blocks of a cache; their matrices are memory-mapped at every use.
+
+    Parameters
+    ----------
+    folder : Path
+    files : DataFiles
+        The files of which this is the cache.
     """
+
+    def __init__(self, folder: Path, files: DataFiles) -> None:
+        try:
+            spec = json.loads((folder / "manifest.json").read_text())
+            blocks, n_features = spec["blocks"], int(spec["n_features"])
+            names = [f"{files.paths[k]}, rows {first + 1} to {first + n}" for k, first, n, _ in blocks]
+            labels = [np.load(folder / f"{i}-labels.npy") for i in range(len(names))]  # refuses Python objects
+            super().__init__(labels, names, n_features)
+            self._n_arrays = [n_arrays for *_, n_arrays in blocks]
+            self.feature_names = spec["feature_names"] and tuple(map(str, spec["feature_names"]))
+            self.zero_based = spec["zero_based"]
+        except _UNREADABLE as error:
+            raise DamagedCacheError(f"{folder} cannot be read: {error}") from error
+        self.folder, self._unchecked = folder, set(range(len(names)))
+
+    def fetch(self, index: int) -> Any:
+        try:
+            arrays = []
+            for k in range(self._n_arrays[index]):
+                # A file that is too short is an error here, and not a crash at the use of the array.
+                mapped = np.load(self.folder / f"{index}-{k}.npy", mmap_mode="r")
+                arrays.append(mapped.view(np.ndarray))
+            X = from_arrays(arrays, (len(self.labels[index]), self.shape[1]))
+            if index in self._unchecked:  # an index outside of the shape would crash the process
+                fault = structure_fault(X, exact=True)
+                if fault is not None or X.dtype.kind != "f":
+                    raise ValueError(fault or f"values are of type {X.dtype}")
+                self._unchecked.discard(index)
+        except _UNREADABLE as error:
+            raise DamagedCacheError(f"Block {index} of {self.folder} cannot be read: {error}") from error
+        return X
+
+
+def open_cache(files: DataFiles, home: Path, block_bytes: int) -> CachedPartitions:
+    """Return the cache of some files; it is written if it does not exist, or cannot be read."""
     home.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(home)
-    key = joblib.hash([[str(path.resolve()) for path in files.paths], repr(files.options), block_bytes])
-    folder = home / key[:24]
-    fingerprint = files.fingerprint()
-    found = _read(folder, fingerprint)
-    if found is None:
-        largest = max(files.paths, key=lambda path: path.stat().st_size)
-        check_conversion(limit, str(largest), largest.stat().st_size if files.format == "npz" else 0, block_bytes)
-        _write(folder, files, fingerprint, block_bytes)
-        found = _read(folder, fingerprint) if files.fingerprint() == fingerprint else None
-    if found is None:
-        raise ValueError(f"The files changed while they were read, or {str(folder)!r} did. Try again.")
-    return found
+    content = files.fingerprint()
+    names = joblib.hash([[str(path.resolve()) for path in files.paths], repr(files.options), block_bytes, _VERSION])
+    folder = home / f"{names[:12]}-{joblib.hash(content)[:12]}"
+    with suppress(DamagedCacheError):
+        return CachedPartitions(folder, files)
+    _write(folder, files, block_bytes)
+    if files.fingerprint() != content:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise ValueError("The files changed while they were read. Try again.")
+    for other in home.glob(f"{names[:12]}-*"):  # of an earlier content
+        if other != folder:
+            shutil.rmtree(other, ignore_errors=True)
+    return CachedPartitions(folder, files)
 
 
-def _read(folder: Path, fingerprint: list[list[str]]) -> StoredRows | None:
-    """Return a cache, or ``None`` if it does not exist, is stale or inconsistent; blocks are checked at their use."""
-    try:
-        content, checksum = (folder / "manifest.json").read_text().rsplit("\n", 1)
-        spec = json.loads(content)
-        if zlib.crc32(content.encode()) != int(checksum) or spec["version"] != _VERSION:
-            return None
-        if spec["files"] != fingerprint:
-            return None
-        names, labels, blocks = [], [], []
-        for index, (name, checksum, *info) in enumerate(spec["blocks"]):
-            names.append(str(name))
-            labels.append(np.load(_labels_path(folder, index)))  # refuses Python objects
-            blocks.append(BlockInfo(*info))
-            if zlib.crc32(labels[-1].tobytes()) != checksum or labels[-1].shape != (blocks[-1].n_rows,):
-                return None
-        feature_names = None if spec["feature_names"] is None else tuple(map(str, spec["feature_names"]))
-        if feature_names is not None and len(feature_names) != blocks[0].n_features:
-            return None
-        rows, n_features = FileBlocks(folder, blocks), blocks[0].n_features
-        if not rows.is_complete():
-            return None
-        return StoredRows(rows, n_features, names, labels, folder.parent, feature_names, spec["zero_based"])
-    except _UNREADABLE:
-        return None
-
-
-def _write(folder: Path, files: DataFiles, fingerprint: list[list[str]], block_bytes: int) -> None:
+def _write(folder: Path, files: DataFiles, block_bytes: int) -> None:
     """Convert the files, in a temporary folder that is renamed at the end."""
     files = scan_files(files)  # before the folder exists: this may take long, and writes nothing
     scratch = Path(tempfile.mkdtemp(prefix="partial-", dir=folder.parent))
     try:
-        spec = _convert(scratch, files, block_bytes) | {"version": _VERSION, "files": fingerprint}
-        content = json.dumps(spec)
-        (scratch / "manifest.json").write_text(f"{content}\n{zlib.crc32(content.encode())}")
-        if _read(folder, fingerprint) is not None:  # written by another process meanwhile, which may use it
-            return
+        spec = _convert(scratch, files, block_bytes)
+        (scratch / "manifest.json").write_text(json.dumps(spec))
+        with suppress(DamagedCacheError):
+            CachedPartitions(folder, files)
+            return  # written by another process meanwhile, which may use it
         shutil.rmtree(folder, ignore_errors=True)
         try:
             scratch.rename(folder)
@@ -101,28 +117,20 @@ def _write(folder: Path, files: DataFiles, fingerprint: list[list[str]], block_b
 
 def _convert(folder: Path, files: DataFiles, block_bytes: int) -> dict[str, Any]:
     """Write the rows and labels of all files to a folder, and return the manifest."""
-    blocks = FileBlocks(folder)
-    written: list[tuple[Any, ...]] = []
-    feature_names = None
-    last, first_row = -1, 0
+    blocks: list[tuple[int, int, int, int]] = []  # file, its rows before, numbers of rows and of arrays
+    part: Any = None
     for number, part in read_blocks(files, block_bytes):
-        first_row = first_row if number == last else 0
-        last = number
-        labels = np.asarray(part.y)
-        labels = labels.astype(str) if labels.dtype.kind in "OUST" else labels
-        np.save(_labels_path(folder, len(written)), labels)
-        blocks.add(part.X)
-        name = f"{files.paths[number]}, rows {first_row + 1} to {first_row + part.n_samples}"
-        written.append((name, zlib.crc32(labels.tobytes()), *blocks.blocks[-1]))
-        first_row += part.n_samples
-        feature_names = part.feature_names
-    if not written:
+        labels, X = np.asarray(part.y), part.X
+        np.save(folder / f"{len(blocks)}-labels.npy", labels.astype(str) if labels.dtype.kind in "OUST" else labels)
+        for k, array in enumerate(to_arrays(X)):
+            is_index = k > 0 and max(X.shape[1], X.nnz) < 2**31
+            np.save(folder / f"{len(blocks)}-{k}.npy", array.astype(np.int32, copy=False) if is_index else array)
+        first = blocks[-1][1] + blocks[-1][2] if blocks and blocks[-1][0] == number else 0
+        blocks.append((number, first, X.shape[0], len(to_arrays(X))))
+    if part is None:
         raise DataFormatError("there are no rows in any file", str(files.paths[0].parent))
-    return {"blocks": written, "feature_names": feature_names, "zero_based": files.options.zero_based}
-
-
-def _labels_path(folder: Path, index: int) -> Path:
-    return folder / f"{index}-labels.npy"
+    common = {"feature_names": part.feature_names, "zero_based": files.options.zero_based}
+    return {"blocks": blocks, "n_features": part.X.shape[1]} | common
 
 
 def _remove_leftovers(home: Path) -> None:
@@ -130,7 +138,7 @@ def _remove_leftovers(home: Path) -> None:
 
     The process that created one cannot be checked: it may be in another container or on another machine.
     """
-    for folder in [*home.glob("partial-*"), *home.glob("sample-*")]:
+    for folder in home.glob("partial-*"):
         with suppress(OSError):
             last_written = max(path.stat().st_mtime for path in [folder, *folder.iterdir()])
             if time.time() - last_written > _LEFTOVER_SECONDS:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dropmargin.data import canonical, to_arrays
 from dropmargin.errors import ParameterError
 from dropmargin.io.data import DataFormatError, Dataset, ReadOptions, find_format, read_chunks
 from dropmargin.io.data.dataset import concatenate
-from dropmargin.io.data.sources import Source, line_blocks
-from dropmargin.io.data.svmlight import BlockParser, IndexRange
+from dropmargin.io.data.matrices import index_range
+from dropmargin.io.data.sources import hash_of
 from dropmargin.progress import Progress
 
 _FORMATS = ("svmlight", "parquet", "arrow", "npz")
@@ -33,14 +34,9 @@ class DataFiles:
     options: ReadOptions
     progress: bool
 
-    def fingerprint(self) -> list[list[str]]:
-        """Return names and hashes of the content of all files, to tell whether a cache of them is stale."""
-        return [[str(path.resolve()), _content_hash(path)] for path in self.paths]
-
-
-def _content_hash(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=20)).hexdigest()
+    def fingerprint(self) -> list[str | None]:
+        """Return hashes of the content of all files."""
+        return [hash_of(path) for path in self.paths]
 
 
 def find_files(paths: PathLike | Iterable[PathLike], options: ReadOptions | None, progress: bool) -> DataFiles:
@@ -49,22 +45,16 @@ def find_files(paths: PathLike | Iterable[PathLike], options: ReadOptions | None
     Files of several formats are an error, and so is a format that cannot be read in chunks.
     """
     options = ReadOptions() if options is None else options
-    if isinstance(paths, str | os.PathLike):
-        paths = [paths]
     found: list[Path] = []
-    for given in map(Path, paths):
-        if not given.is_dir():
+    for given in map(Path, [paths] if isinstance(paths, str | os.PathLike) else paths):
+        if given.is_dir():
+            found += sorted(path for path in given.iterdir() if path.is_file() and path.name[0] not in "._")
+        elif given.is_file():
             found.append(given)
-            continue
-        inside = sorted(path for path in given.iterdir() if path.is_file() and path.name[0] not in "._")
-        if not inside:
-            raise ValueError(f"There are no files in {str(given)!r}.")
-        found += inside
+        else:
+            raise FileNotFoundError(f"{str(given)!r} does not exist, or is not a file.")
     if not found:
-        raise ValueError("paths must name at least one file or folder, got none.")
-    for path in found:
-        if not path.is_file():
-            raise FileNotFoundError(f"{str(path)!r} does not exist, or is not a file.")
+        raise ValueError(f"There are no files in {str(paths)!r}.")
     formats: dict[str, Path] = {}  # and the first file of each
     for path in found:
         formats.setdefault(find_format(path, options.format), path)
@@ -73,12 +63,8 @@ def find_files(paths: PathLike | Iterable[PathLike], options: ReadOptions | None
         raise ValueError(f"The files are of several formats: {listed}. Pass files of one format only.")
     ((form, first),) = formats.items()
     if form not in _FORMATS:
-        raise ParameterError(
-            f"{first.name} is {form}, which cannot be read in chunks for a fit: use one of {list(_FORMATS)}. "
-            "Encode tables with categories or text first, and save the result as npz.",
-            "memory_limit",
-            f"this is for {', '.join(_FORMATS)} files; {first} is read as {form}",
-        )
+        what = f"files of the formats {', '.join(_FORMATS)}; {first.name} is {form}, which cannot be read in chunks"
+        raise ParameterError(f"A fit to files needs {what}.", "stream", f"it needs {what}")
     if form in ("parquet", "arrow") and options.target is None:
         what = f"options.target must name the column of the labels of {form} files, got None."
         raise ParameterError(what, "target", f"name the column of the labels of {first}")
@@ -93,22 +79,17 @@ def scan_files(files: DataFiles) -> DataFiles:
     smallest, largest = None, -1
     with _bar(files, "scanning svmlight files") as progress:
         for path in files.paths:
-            parser = BlockParser(str(path), IndexRange.from_options(options))
-            with Source(path, options.max_ratio).open() as stream:
-                for buffer, length in line_blocks(stream, str(path), _CHUNK_BYTES):
-                    parser.parse(buffer, length)
-                    progress.advance(length // _STEP)
-            if parser.smallest is not None and parser.largest is not None:
-                smallest = parser.smallest if smallest is None else min(smallest, parser.smallest)
-                largest = max(largest, parser.largest)
+            low, high = index_range(path, _CHUNK_BYTES)
+            progress.advance(path.stat().st_size // _STEP)
+            if low is not None:
+                smallest = low if smallest is None else min(smallest, low)
+                largest = max(largest, high)
     zero_based = smallest == 0 if options.zero_based is None else options.zero_based
     seen = largest + 1 if zero_based else max(largest, 0)
     n_features = seen if options.n_features is None else options.n_features
     if seen > n_features and not options.ignore_extra:
-        raise ValueError(
-            f"The files have features up to index {largest}, counted from {0 if zero_based else 1}, but "
-            f"n_features={n_features}; raise it, or set ignore_extra=True."
-        )
+        what = f"The files have features up to index {largest}, counted from {0 if zero_based else 1}"
+        raise ValueError(f"{what}, but n_features={n_features}; raise it, or set ignore_extra=True.")
     return replace(files, options=replace(options, zero_based=zero_based, n_features=n_features))
 
 
@@ -120,13 +101,13 @@ def read_blocks(files: DataFiles, block_bytes: int) -> Iterator[tuple[int, Datas
             waiting: list[Dataset] = []
             n_bytes = 0
             for part in read_chunks(path, files.options, chunk_bytes=max(1, min(_CHUNK_BYTES, block_bytes))):
-                if part.is_table and expected is not None and set(part.feature_names or ()) == set(expected):
-                    part = replace(part, X=part.X[list(expected)], feature_names=expected)  # in the same order
+                if part.is_table:
+                    names = tuple(part.X.columns)
+                    names = expected if expected is not None and set(names) == set(expected) else names
+                    part = replace(part, X=part.X[list(names)], feature_names=names)  # in the same order
                 X = canonical(_matrix_of(part, path))
                 if part.y is None:
-                    raise DataFormatError(
-                        "there are no labels: there is no array 'y' (--target names another)", str(path)
-                    )
+                    raise DataFormatError("there are no labels, no array 'y' (--target names another)", str(path))
                 columns = X.shape[1] if part.feature_names is None else part.feature_names
                 expected = columns if expected is None else expected
                 if columns != expected:
@@ -151,10 +132,11 @@ def _matrix_of(part: Dataset, path: Path) -> Any:
     if not part.is_table:
         return part.X
     for name, dtype in part.X.dtypes.items():
-        if dtype.kind != "f":
+        numbers = part.X[name].dropna() if dtype.kind == "O" else ()  # integers and missing values
+        if dtype.kind not in "fiub" and not (len(numbers) and all(isinstance(n, int) for n in numbers)):
             what = f"column {name!r} holds categories, not numbers (encode it first, or use --ignore {name})"
             raise DataFormatError(what, str(path))
-    return part.X.to_numpy()
+    return part.X.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
 def _bar(files: DataFiles, label: str) -> Progress:

@@ -1,131 +1,90 @@
-"""Partitions in files: rows are read at every call, while labels and scores stay in memory.
-
-A mapped function is not called until another call needs its results, and then together with that call: the scores and
-the values computed from them take one pass over the files.
-"""
+"""Rows outside of memory as partitions: matrices are read at every use, labels and weights stay in memory."""
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-import weakref
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property, partial
-from pathlib import Path
+import mmap
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from dropmargin.data import Partitions, PerPartition, Rows
-from dropmargin.data.partitions import Summation, Totals, identity, select_args
-from dropmargin.streaming.blocks import FileBlocks, fetched_rows
-from dropmargin.threads import Job, Threads
+from dropmargin.data import Partitions
+from dropmargin.data.partitions import apply_steps
+from dropmargin.estimators.partition_fit import ValidRows
+from dropmargin.threads import in_threads
+from dropmargin.typing import Array
 
 
-class FilePartitions(Partitions[Any]):
-    """Partitions whose rows are fetched from files.
+class BlockPartitions(Partitions):
+    """Blocks of rows that a subclass reads; see `fetch`.
 
-    ``parts`` are `Rows`, or a function that returns them, which is called at the first request; then ``n_partitions``
-    is their number. ``n_threads`` of them are processed in parallel, which does not change a result. The rows of
-    `map_partitions` with ``stored=True`` are in the folder ``scratch``, and may use ``room`` bytes of memory.
+    Parameters
+    ----------
+    labels : sequence of ndarray
+        Of each block.
+    names : sequence of str
+        Of the blocks, in errors.
+    n_features : int
     """
 
-    def __init__(
-        self,
-        parts: Sequence[Any] | Callable[[], Iterable[Any]],
-        n_threads: int,
-        scratch: Path,
-        room: int,
-        n_partitions: int | None = None,
-        shared_cache: dict[Any, Any] | None = None,
-    ) -> None:
-        super().__init__(n_partitions or len(parts), shared_cache)  # type: ignore[arg-type]
-        self._given = parts
-        self._n_threads, self._scratch, self._room = min(n_threads, self.n_partitions), scratch, room
+    feature_names: tuple[str, ...] | None = None
+    #: Whether the feature indices of svmlight files start at 0.
+    zero_based: bool | None = None
 
-    @cached_property
-    def _parts(self) -> list[Any]:
-        return list(self._given() if callable(self._given) else self._given)
+    def __init__(self, labels: Sequence[Array], names: Sequence[str], n_features: int) -> None:
+        self.labels, self.names, self.n_partitions = list(labels), list(names), len(labels)
+        self.shape = sum(map(len, labels)), n_features
+        self.weights: list[Array | None] = [None] * len(labels)
+        self.n_threads = 1
 
-    @cached_property
-    def _threads(self) -> Threads:
-        return Threads(self._n_threads)
+    @abstractmethod
+    def fetch(self, index: int) -> Any:
+        """Return the rows of a block as an array or canonical CSR."""
 
-    def map(self, function: Callable[..., Any], *args: Any) -> PerPartition:
-        self.count(function)
-        return PerPartition(_Lazy(function, select_args(args, i)) for i in range(self.n_partitions))
+    @property
+    def classes(self) -> Array:
+        """All labels, sorted."""
+        return np.unique(np.concatenate([np.unique(labels) for labels in self.labels]))
 
-    def gather(self, values: PerPartition) -> list[Any]:
-        return list(self._results(identity, (values,)))
+    def set_weights(self, weights: Array) -> None:
+        """Set the sample weights of all rows, in their order."""
+        self.weights = list(np.split(weights, np.cumsum([len(labels) for labels in self.labels])[:-1]))
 
-    def map_sum(self, function: Callable[..., Totals], *args: Any) -> Totals:
-        self.count(function)
-        summation = Summation()
-        for result in self._results(function, args):
-            summation.add(result)
-        return summation.total()
+    def results(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Iterator[Any]:
+        count = 1 if self.n_threads == 1 else 2 * self.n_threads  # at a time: few results are in memory
+        for begin in range(0, self.n_partitions, count):
+            numbers = range(begin, min(begin + count, self.n_partitions))
+            yield from in_threads([partial(self._call, i, function, args) for i in numbers], self.n_threads)
 
-    def map_partitions(
-        self, function: Callable[..., Any], *args: Any, shared_cache: dict[Any, Any] | None = None, stored: bool = False
-    ) -> FilePartitions:
-        parts = partial(self._stored if stored else self._results, function, args)
-        return FilePartitions(parts, self._n_threads, self._scratch, self._room, self.n_partitions, shared_cache)
-
-    def close(self) -> None:
-        if "_threads" in vars(self):
-            self._threads.close()
-        for name in ("_given", "_parts"):
-            vars(self).pop(name, None)
-
-    def _stored(self, function: Callable[..., Rows], args: Sequence[Any]) -> list[Rows]:
-        """Write the rows of ``function(part, *args)`` to files, which exist as long as they are referenced."""
-        self._scratch.mkdir(parents=True, exist_ok=True)
-        blocks = FileBlocks(Path(tempfile.mkdtemp(prefix="sample-", dir=self._scratch)))
-        weakref.finalize(blocks, shutil.rmtree, blocks.folder, ignore_errors=True)
-        targets = []
-        for rows in self._results(function, args):
-            blocks.add(rows.X)
-            targets.append((rows.y, rows.sample_weight))
-        blocks.keep(self._room)
-        return fetched_rows(blocks, targets)
-
-    def _results(self, function: Callable[..., Any], args: Sequence[Any]) -> Iterator[Any]:
-        """Yield the results in the order of the partitions; a few are computed ahead."""
-        calls = (partial(_call, part, function, select_args(args, i)) for i, part in enumerate(self._parts))
-        if self._n_threads <= 1:
-            for call in calls:
-                yield call()
-            return
-        waiting: deque[Job[Any]] = deque()
-        try:
-            for call in calls:
-                waiting.append(self._threads.submit(call))
-                if len(waiting) > 2 * self._n_threads:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            for job in waiting:
-                job.cancel()
+    def _call(self, index: int, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        rows = ValidRows(self.fetch(index), self.labels[index], self.weights[index], index)
+        part = apply_steps(rows, self.steps)
+        result = function(part, *args)
+        vars(part).clear()  # what refers to itself would stay in memory for a while
+        return result
 
 
-class _Lazy:
-    """The result of a mapped function for one partition, computed when it is first needed."""
+class ArrayPartitions(BlockPartitions):
+    """Slices of the rows of an array, in memory or memory-mapped, at the given edges."""
 
-    def __init__(self, function: Callable[..., Any], args: list[Any]) -> None:
-        self._call: tuple[Callable[..., Any], list[Any], Any] | None = (function, args, np.geterr())
-        self._value: Any = None
+    def __init__(self, X: Array, y: Array, edges: Sequence[int]) -> None:
+        names = [f"rows {begin + 1} to {end}" for begin, end in pairwise(edges)]
+        super().__init__(np.split(y, edges[1:-1]), names, X.shape[1])
+        self._X, self._edges = X, edges
+        self._dtype = np.dtype(np.float32 if X.dtype == np.float32 else np.float64)
 
-    def value(self, part: Any) -> Any:
-        if self._call is not None:
-            function, args, state = self._call
-            with np.errstate(**state):
-                self._value = _call(part, function, args)
-            self._call = None
-        return self._value
-
-
-def _call(part: Any, function: Callable[..., Any], args: Sequence[Any]) -> Any:
-    """Return ``function(part, *args)``, with the lazy arguments computed."""
-    return function(part, *(arg.value(part) if isinstance(arg, _Lazy) else arg for arg in args))
+    def fetch(self, index: int) -> Any:
+        mapped = getattr(self._X, "_mmap", None)
+        if mapped is not None:
+            offset = getattr(self._X, "offset", 0)
+            if mapped.size() < offset - offset % mmap.ALLOCATIONGRANULARITY + len(mapped):
+                # Reading beyond the end would end the process.
+                raise ValueError("The file of X has become shorter since it was opened: open it again.")
+            # The pages of earlier blocks are released; changes of a private mapping exist in memory only.
+            if hasattr(mmap, "MADV_DONTNEED") and self._X.mode != "c":  # type: ignore[attr-defined]
+                mapped.madvise(mmap.MADV_DONTNEED)
+        rows = self._X[self._edges[index] : self._edges[index + 1]]
+        return np.ascontiguousarray(rows, dtype=self._dtype).view(np.ndarray)

@@ -1,21 +1,15 @@
-"""Readers of data files, and encoders of tables and text."""
+"""Readers of data files."""
 
 from dropmargin.io.data.dataset import Dataset, ReadOptions
 from dropmargin.io.data.errors import DataFormatError
-from dropmargin.io.data.frame_encoder import FrameEncoder
-from dropmargin.io.data.readers import FORMATS, TABLES, find_format, read_chunks, read_data
-from dropmargin.io.data.table_encoder import TableEncoder
-from dropmargin.io.data.text_encoder import TextEncoder
+from dropmargin.io.data.readers import FORMATS, MATRICES, find_format, read_chunks, read_data
 
 __all__ = [
     "FORMATS",
-    "TABLES",
+    "MATRICES",
     "DataFormatError",
     "Dataset",
-    "FrameEncoder",
     "ReadOptions",
-    "TableEncoder",
-    "TextEncoder",
     "find_format",
     "read_chunks",
     "read_data",

@@ -1,69 +1,55 @@
-"""The data file formats, and the two functions that read them: whole, or in chunks."""
+"""The formats of data files, and the functions that read one."""
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
 from dropmargin.errors import ParameterError
-from dropmargin.estimators.validation import check_integer
-from dropmargin.io.data.cells import UNITS
-from dropmargin.io.data.dataset import Dataset, ReadOptions
-from dropmargin.io.data.errors import one_line
-from dropmargin.io.data.sources import STDIN, Source
+from dropmargin.io.data.dataset import Dataset, ReadOptions, concatenate
+from dropmargin.io.data.errors import DataFormatError
+from dropmargin.io.data.sources import STDIN, files_of, name_of
 
-CHUNK_BYTES = 2**22
-_LABEL_OPTIONS = frozenset({"label_kind", "label_unit", "skip_unlabelled"})
-_TYPED_OPTIONS = frozenset({"target", "text", "columns", "categorical", "ignore", "ids"}) | _LABEL_OPTIONS
-_TEXT_OPTIONS = _TYPED_OPTIONS | {"separator", "decimal", "missing_values"}
-_SVMLIGHT_OPTIONS = frozenset({"zero_based", "n_features", "ignore_extra"})
-_CHOICES: dict[str, tuple[Any, ...]] = {
-    "zero_based": (None, True, False),
-    "label_kind": (None, "integer", "number", "string"),
-    "label_unit": (None, *UNITS),
-    "decimal": (".", ","),
-}
+CHUNK_BYTES = 2**24
 
 
 @dataclass(frozen=True)
 class Format:
-    """Ends of file names, the module with ``read`` and ``chunks``, and those options that only some formats have."""
+    """The endings of the file names of a format, and the options of its reader besides format."""
 
-    extensions: tuple[str, ...]
-    module: str
+    endings: tuple[str, ...]
     options: frozenset[str]
 
 
-#: Every format by its name.
+_TABLE = frozenset({"target", "ids", "ignore", "columns", "skip_unlabelled"})
+_SVMLIGHT = frozenset({"zero_based", "n_features", "ignore_extra", "max_features"})
 FORMATS = {
-    "svmlight": Format((".svm", ".svmlight", ".libsvm"), "svmlight", _SVMLIGHT_OPTIONS),
-    "csv": Format((".csv",), "tables", _TEXT_OPTIONS),
-    "tsv": Format((".tsv", ".tab"), "tables", _TEXT_OPTIONS),
-    "jsonl": Format((".jsonl", ".ndjson"), "tables", _TYPED_OPTIONS),
-    "parquet": Format((".parquet", ".pq"), "tables", _TYPED_OPTIONS),
-    "arrow": Format((".arrow", ".feather"), "tables", _TYPED_OPTIONS),
-    "npz": Format((".npz",), "npz", frozenset({"target"})),
-    "text": Format((".txt",), "tables", frozenset({"target"}) | _LABEL_OPTIONS),
+    "svmlight": Format((".svm", ".svmlight", ".libsvm"), _SVMLIGHT),
+    "csv": Format((".csv",), _TABLE | {"separator", "encoding"}),
+    "tsv": Format((".tsv", ".tab"), _TABLE | {"encoding"}),
+    "jsonl": Format((".jsonl", ".ndjson"), _TABLE | {"encoding"}),
+    "parquet": Format((".parquet", ".pq"), _TABLE),
+    "arrow": Format((".arrow", ".feather"), _TABLE),
+    "npz": Format((".npz",), frozenset({"target", "max_features"})),
+    "text": Format((".txt",), frozenset({"target", "encoding"})),
 }
-#: The formats that are read as data frames.
-TABLES = ("csv", "tsv", "jsonl", "parquet", "arrow")
+#: The formats that are read as matrices.
+MATRICES = ("svmlight", "npz")
 
 
-def read_data(path: str | os.PathLike[str], options: ReadOptions | None = None, *, sha256: bool = False) -> Dataset:
-    """Read all rows of a data file. The file is read once.
+def read_data(path: str | os.PathLike[str], options: ReadOptions | None = None) -> Dataset:
+    """Read all rows of a data file.
 
     Parameters
     ----------
     path : str or path-like
-        ``-`` is standard input. Gzip data are decompressed, whatever the file name.
+        ``-`` is standard input. Gzip data are decompressed, whatever the file name. A folder has Parquet or Arrow
+        files, or documents in a folder per label.
     options : ReadOptions, optional
         Format, target column and the other options of a reader.
-    sha256 : bool, default=False
-        Whether to compute the hash of the file.
 
     Returns
     -------
@@ -73,13 +59,13 @@ def read_data(path: str | os.PathLike[str], options: ReadOptions | None = None, 
     Raises
     ------
     DataFormatError
-        If the file is malformed.
+        If the file is malformed, or has no rows.
     ValueError
         If an option is wrong.
 
     See Also
     --------
-    TableEncoder : Encodes a table as a matrix.
+    read_chunks : Read a file in parts.
 
     Examples
     --------
@@ -92,10 +78,10 @@ def read_data(path: str | os.PathLike[str], options: ReadOptions | None = None, 
     >>> data.X.shape, data.y.tolist()
     ((2, 2), ['yes', 'no'])
     """
-    module, options = _prepare(path, options)
-    source = Source(path, options.max_ratio, sha256)
-    data: Dataset = module.read(source, options)
-    return replace(data, sha256=source.sha256)
+    parts = list(_chunks(path, options, None))
+    if not parts:
+        raise DataFormatError("there are no rows", name_of(path))
+    return concatenate(parts)
 
 
 def read_chunks(
@@ -103,23 +89,35 @@ def read_chunks(
 ) -> Iterator[Dataset]:
     """Return an iterator over the rows of a data file in chunks of about ``chunk_bytes`` bytes of the file.
 
-    A chunk does not determine the type of its columns: see ``zero_based``, ``n_features``, ``columns`` and
-    ``label_kind`` of `ReadOptions`. Labels that are numbers are int64 in a chunk in which all are integers.
-
     Parameters
     ----------
     path : str or path-like
+        As for `read_data`.
     options : ReadOptions, optional
-    chunk_bytes : int
+        As for `read_data`. An svmlight file needs ``zero_based`` and ``n_features``.
+    chunk_bytes : int, default=2**24
+        The size of a chunk.
 
     Returns
     -------
     iterator of Dataset
+        Labels of text are integers in a chunk in which all are.
+
+    See Also
+    --------
+    read_data : Read all rows.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from dropmargin.io.data import read_chunks
+    >>> path = os.path.join(tempfile.mkdtemp(), "table.csv")
+    >>> with open(path, "w") as file:
+    ...     _ = file.write("size,colour\\n1.5,red\\n2.5,blue\\n")
+    >>> [part.n_samples for part in read_chunks(path)]
+    [2]
     """
-    module, options = _prepare(path, options)
-    check_integer("chunk_bytes", chunk_bytes, 1)
-    chunks: Iterator[Dataset] = module.chunks(Source(path, options.max_ratio), options, chunk_bytes)
-    return chunks
+    return _chunks(path, options, chunk_bytes)
 
 
 def find_format(path: str | os.PathLike[str], given: str | None = None) -> str:
@@ -129,58 +127,64 @@ def find_format(path: str | os.PathLike[str], given: str | None = None) -> str:
             raise ValueError(f"format must be one of {list(FORMATS)}, got {given!r}.")
         return given
     name = os.fspath(path)
-    suffix = PurePath(name.lower().removesuffix(".gz")).suffix
-    for found, form in FORMATS.items():
-        if suffix in form.extensions:
-            return found
     if name == STDIN:
         reason = f"the format must be given for standard input: one of {', '.join(FORMATS)}"
         raise ParameterError(f"format must be given for standard input: one of {list(FORMATS)}.", "format", reason)
-    known = ", ".join(end for form in FORMATS.values() for end in form.extensions)
+    is_folder = Path(path).is_dir()
+    names = [file.name for file in files_of(path)] if is_folder else [name]
+    for file in names[:1]:
+        suffix = PurePath(file.lower().removesuffix(".gz")).suffix
+        for found, form in FORMATS.items():
+            if suffix in form.endings and (not is_folder or found in ("parquet", "arrow", "text")):
+                return found
+    if is_folder:
+        what = "a folder must have Parquet or Arrow files, or documents (.txt) in a folder per label"
+        raise DataFormatError(what, name)
+    known = ", ".join(end for form in FORMATS.values() for end in form.endings)
     what = f"the format of {name} is not known: use a file name that ends in one of {known} (each also with .gz)"
     raise ParameterError(f"{what}, or set format to one of {list(FORMATS)}.", "format", f"{what}, or add this option")
 
 
-def _prepare(path: str | os.PathLike[str], options: ReadOptions | None) -> tuple[Any, ReadOptions]:
-    """Return the module of a reader, and the options with the format of the file."""
+def _chunks(path: Any, options: ReadOptions | None, chunk_bytes: int | None) -> Iterator[Dataset]:
+    """Return the chunks of a file; ``None`` bytes for those of a file that is read whole."""
     options = ReadOptions() if options is None else options
-    name = find_format(path, options.format)
-    _check_options(options, name)
+    options = replace(options, format=find_format(path, options.format))
+    form, n_bytes = str(options.format), chunk_bytes or CHUNK_BYTES
+    _check_options(options, form)
+    if form in MATRICES:
+        from dropmargin.io.data import matrices
+
+        if form == "npz":
+            return _npz_chunks(path, options, n_bytes)
+        return matrices.svmlight_chunks(path, options, chunk_bytes)
     try:
-        module = importlib.import_module(f"dropmargin.io.data.{FORMATS[name].module}")
+        from dropmargin.io.data import tables
     except ImportError as error:
-        what = f"{name} files need pandas and pyarrow ({one_line(error)})"
-        raise ImportError(f"{what}. Install them with: pip install 'dropmargin[cli]'") from error
-    # The reader of text files distinguishes a format that is given from one that the file name has.
-    known = options if name == "text" else replace(options, format=name)
-    return module, known
+        raise ImportError(f"{form} files need pandas and pyarrow: pip install 'dropmargin[cli]'") from error
+    readers = {"jsonl": tables.json_chunks, "text": tables.text_chunks}
+    readers |= dict.fromkeys(("csv", "tsv"), tables.csv_chunks)
+    return readers.get(form, tables.arrow_chunks)(path, options, n_bytes)
+
+
+def _npz_chunks(path: Any, options: ReadOptions, chunk_bytes: int) -> Iterator[Dataset]:
+    from dropmargin.io.data.matrices import npz_dataset
+
+    whole = npz_dataset(path, options)
+    n_stored = whole.X.nnz if hasattr(whole.X, "nnz") else whole.X.size
+    step = max(1, whole.n_samples * chunk_bytes // max(16 * n_stored, 1))
+    for begin in range(0, whole.n_samples, step):
+        rows = slice(begin, begin + step)
+        yield replace(whole, X=whole.X[rows], y=None if whole.y is None else whole.y[rows])
 
 
 def _check_options(options: ReadOptions, name: str) -> None:
+    """Refuse options of other formats: they would have no effect."""
     default = ReadOptions()
-    for option in sorted((_TEXT_OPTIONS | _SVMLIGHT_OPTIONS) - FORMATS[name].options):
+    for option in sorted(frozenset().union(*(form.options for form in FORMATS.values())) - FORMATS[name].options):
         if getattr(options, option) != getattr(default, option):
-            known = [other for other, form in FORMATS.items() if option in form.options]
-            got = f"{option}={getattr(options, option)!r}"
-            raise ParameterError(
-                f"{option} is an option of {', '.join(known)} files, not of {name} files; got {got}.",
-                option,
-                f"this is for {', '.join(known)} files; the data are read as {name} (see --format)",
-            )
-    for option, low in (("max_features", 1), ("max_ratio", 1), ("n_features", 0)):
-        if getattr(options, option) is not None:
-            check_integer(option, getattr(options, option), low)
-    if options.n_features is not None and options.n_features > options.max_features:
-        raise ValueError(f"n_features={options.n_features} is more than max_features={options.max_features}.")
-    for option, allowed in _CHOICES.items():
-        if getattr(options, option) not in allowed:
-            raise ValueError(f"{option} must be one of {list(allowed)}, got {getattr(options, option)!r}.")
+            known = ", ".join(other for other, form in FORMATS.items() if option in form.options)
+            what = f"{option} is an option of {known} files, not of {name} files; got {getattr(options, option)!r}."
+            reason = f"this is for {known} files; the data are read as {name} (see --format)"
+            raise ParameterError(what, option, reason)
     if options.separator is not None and (len(options.separator) != 1 or options.separator in '"\r\n'):
         raise ValueError(f"separator must be one character, not a quote or a line end, got {options.separator!r}.")
-    if options.decimal == options.separator:
-        raise ValueError(f"decimal must not be the separator, got {options.decimal!r}.")
-    if options.target is not None and options.target in options.text_columns:
-        raise ValueError(f"target and text are the same column, {options.target!r}.")
-    for column, kind in (options.columns or {}).items():
-        if kind not in ("number", "category", "date"):
-            raise ValueError(f"columns must map names to 'number', 'category' or 'date', got {kind!r} for {column!r}.")

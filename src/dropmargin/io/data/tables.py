@@ -1,406 +1,291 @@
-"""Tables (CSV, TSV, JSON lines, Parquet, Arrow) and text files, whole or in chunks.
+"""Tables in CSV, JSON lines, Parquet and Arrow files, and documents, as data frames, read by Arrow and Python's json.
 
-Each format has a function that yields blocks of rows as Arrow tables. Blocks and whole files are converted by the same
-code; a whole file is converted after its last block, so that all rows determine the kind of a column.
-
-The ``csv`` module of Python, in strict mode, defines the CSV format. Arrow reads blocks without quotes much faster.
-From the first block on that Arrow refuses, the ``csv`` module reads the file, and finds the line of an error.
+Cells of CSV files are text, and values of JSON lines objects, exactly as in the file: `dropmargin.tables` reads a
+column as a whole.
 """
 
 from __future__ import annotations
 
 import csv
-import itertools
+import difflib
+import io
 import json
 import re
-from collections import deque
-from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any, NoReturn
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pandas as pd
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.ipc
-import pyarrow.parquet
+import pyarrow.csv as arrow_csv
+import pyarrow.dataset as arrow_dataset
 
-from dropmargin.io.data.conversion import Converter
-from dropmargin.io.data.dataset import Dataset, ReadOptions, Rows, select_columns
+from dropmargin.io.data.dataset import Dataset, ReadOptions, labels_of
 from dropmargin.io.data.errors import DataFormatError, one_line, quoted
-from dropmargin.io.data.sources import MAX_LINE, Source, decode_lines, text_blocks
+from dropmargin.io.data.sources import STDIN, files_of, name_of, open_bytes
 
-_SVMLIGHT_LINE = re.compile(r"\s*[+-]?[0-9.]+(\s+[0-9]+:[-+0-9.eE]+)+\s*(#.*)?")
-
-
-def document_blocks(source: Source, options: ReadOptions, n_bytes: int, *, whole: bool) -> Iterator[Rows]:
-    """Yield the documents of about ``n_bytes`` bytes at a time, and their labels in a column named as the target."""
-    name = f"document of {options.target}"  # any name but that of the target
-    with source.open() as stream:
-        for first_line, block in text_blocks(stream, source.name, n_bytes):
-            lines = [line.removesuffix("\r") for line in decode_lines(block, source.name, first_line)]
-            if first_line == 1 and options.format is None and _SVMLIGHT_LINE.fullmatch(lines[0][:1000]):
-                what = "this looks like svmlight, not like a document (use --format svmlight or --format text)"
-                raise DataFormatError(what, source.name, 1)
-            if options.target is None:  # an empty line is an empty document: its prediction has the same line
-                yield Rows(pa.table({name: pa.array(lines, pa.string())}), range(first_line, first_line + len(lines)))
-                continue
-            numbers = [number for number, line in enumerate(lines, first_line) if line]
-            pairs = [line.partition("\t") for line in lines if line]
-            for number, (label, tab, _) in zip(numbers, pairs, strict=True):
-                if not tab:
-                    what = f"expected a label, a tab and a document, got {quoted(label)}"
-                    raise DataFormatError(f"{what} (labels are read because of --target)", source.name, number)
-            columns = [pa.array([pair[i] for pair in pairs], pa.string()) for i in (0, 2)]
-            yield Rows(pa.table(columns, [options.target, name]), numbers)
+#: The column of documents.
+TEXT = "text"
+_MISSING = ["", "NA", "N/A", "n/a", "<NA>", "NaN", "nan", "null", "NULL", "None", "?"]
+_HEAD, _SEPARATORS, _MAX_LISTED = 2**20, ",;\t", 20
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+_BROKEN = (pa.ArrowInvalid, pa.ArrowKeyError, pa.ArrowTypeError, pa.ArrowNotImplementedError, UnicodeError)
 
 
-# CSV and TSV --------------------------------------------------------------------------------------------------------
+# CSV ----------------------------------------------------------------------------------------------------------------
 
 
-# Each column of a block has a fixed cost, so the blocks of a wide file have at least so many lines.
-_MIN_LINES = 16
-_MAX_ARROW_BYTES = 2**30
-# Arrow is slower than the csv module on blocks of few lines and many columns.
-_MIN_BYTES_PER_COLUMN = 256
-_SEPARATORS = (",", ";", "\t")
-
-
-def delimited_blocks(source: Source, options: ReadOptions, n_bytes: int, *, whole: bool) -> Iterator[Rows]:
-    """Yield the rows of about ``n_bytes`` bytes at a time; each column is text."""
-    # The default limit is 131072 characters. It is global, so it is never lowered again.
-    csv.field_size_limit(max(MAX_LINE, csv.field_size_limit()))
-    with source.open() as stream:
-        blocks = text_blocks(stream, source.name, n_bytes, _MIN_LINES if whole else 2)
-        separator = options.separator or ("\t" if options.format == "tsv" else None)
-        if separator is None and (first := next(blocks, None)) is not None:
-            separator = find_separator(first[1])
-            source.separator = None if separator == "," else separator
-            blocks = itertools.chain([first], blocks)
-        if separator == options.decimal:
-            what = "the separator is a comma, and so is the decimal mark (--decimal): name another --separator"
-            raise DataFormatError(what, source.name)
-        reader = _Records(source.name, separator or ",", blocks)
-        names = next(([field.strip() for field in record] for _, record in reader if record), None)
-        if names is None:
-            what = "the file is empty: the first line must be a header with the column names"
-            raise DataFormatError(what, source.name)
-        wanted = select_columns(names, options, source.name, reader.line)
-        if reader.pending:
-            blocks = itertools.chain([(reader.line + 1, "\n".join(reader.pending).encode())], blocks)
-        for first_line, block in blocks:
-            rows = _read_by_arrow(first_line, block, separator or ",", names, wanted)
-            if rows is None:
-                rest = itertools.chain([(first_line, block)], blocks)
-                yield from _Records(source.name, separator or ",", rest).blocks(names, wanted)
-                return
-            yield rows
-
-
-def find_separator(block: bytes) -> str:
-    """Return the separator of a csv file from its first lines: a semicolon or a tab if the header has more of them.
-
-    The first row must have as many of them as the header; otherwise the separator is a comma.
-    """
-    header, _, rest = block.lstrip(b"\r\n").partition(b"\n")
-    counts = _counts(header)
-    separator = max(_SEPARATORS, key=counts.__getitem__)  # the first of equals
-    return separator if not rest or _counts(rest.partition(b"\n")[0])[separator] == counts[separator] else ","
-
-
-def _counts(line: bytes) -> dict[str, int]:
-    """Return the numbers of separators in a line, outside of quotes."""
-    outside = b"".join(line.split(b'"')[::2])
-    return {separator: outside.count(separator.encode()) for separator in _SEPARATORS}
-
-
-def _read_by_arrow(first_line: int, block: bytes, separator: str, names: list[str], wanted: list[str]) -> Rows | None:
-    """Return the records of a block, or None if the ``csv`` module has to read it."""
-    has_return = block.count(b"\r") != block.count(b"\r\n")
-    if b'"' in block or b"\0" in block or has_return or not separator.isascii():
-        return None
-    if not _MIN_BYTES_PER_COLUMN * len(names) <= len(block) <= _MAX_ARROW_BYTES:
-        return None
-    try:
-        table = pyarrow.csv.read_csv(
-            pa.BufferReader(block),
-            pyarrow.csv.ReadOptions(use_threads=False, block_size=len(block) + 1, column_names=names),
-            pyarrow.csv.ParseOptions(delimiter=separator, quote_char=False),
-            pyarrow.csv.ConvertOptions(
-                column_types=dict.fromkeys(wanted, pa.string()), include_columns=wanted, strings_can_be_null=False
-            ),
-        )
-    except pa.ArrowInvalid:
-        return None
-    lines: Any = range(first_line, first_line + table.num_rows)
-    if table.num_rows < block.count(b"\n") + (not block.endswith(b"\n")):
-        lines = [i for i, line in enumerate(block.split(b"\n"), first_line) if line.removesuffix(b"\r")]
-    return Rows(table, lines)
-
-
-class _Records:
-    """An iterator over records by the ``csv`` module: the first line and the fields, none if the line is empty.
-
-    ``blocks`` has the first line and the content of each block of lines. `line` is the last line that was read, and
-    `pending` are the decoded lines of its block that were not.
-    """
-
-    def __init__(self, name: str, separator: str, blocks: Iterator[tuple[int, bytes]]) -> None:
-        self._name, self._blocks = name, blocks
-        self.pending: deque[str] = deque()
-        self.line, self._block_line, self._is_end = 0, 0, False
-        self._reader = csv.reader(self._lines(), delimiter=separator, strict=True)
-
-    def __iter__(self) -> _Records:
-        return self
-
-    def __next__(self) -> tuple[int, list[str]]:
-        if not self.pending:
-            self._decode_next()
-        first_line = self.line + 1
-        try:
-            return first_line, next(self._reader)
-        except csv.Error as error:
-            what = f"the quotes or line ends are malformed: {one_line(error)}"
-            is_long = "field limit" in str(error)
-            if self._is_end:
-                what = "a quoted field begins in this record and does not end"
-            elif is_long:
-                what = f"a quoted field begins in this record and has more than {MAX_LINE // 2**20} MB (does it end?)"
-            raise DataFormatError(what, self._name, first_line if self._is_end or is_long else self.line) from None
-
-    def blocks(self, names: list[str], wanted: list[str]) -> Iterator[Rows]:
-        """Yield the ``wanted`` columns of the records that begin in each block."""
-        positions, records = {name: i for i, name in enumerate(names)}, {}
-        for line, record in self:
-            if record and len(record) != len(names):
-                what = f"{len(record)} fields, but the header has {len(names)} columns"
-                raise DataFormatError(what, self._name, line)
-            if record:
-                records[line] = record
-            if records and (not self.pending or line < self._block_line):  # the end of a block, or within this record
-                cells = ([record[positions[name]] for record in records.values()] for name in wanted)
-                yield Rows(pa.table([pa.array(column, pa.string()) for column in cells], wanted), list(records))
-                records = {}
-
-    def _lines(self) -> Iterator[str]:
-        """Yield lines for the ``csv`` module, from the next block if a quoted field goes on in it."""
-        while self.pending or self._decode_next():
-            self.line += 1
-            yield self.pending.popleft() + "\n"
-
-    def _decode_next(self) -> bool:
-        """Decode the next block, if there is one."""
-        block = next(self._blocks, None)
-        if block is None:
-            self._is_end = True
-            return False
-        self._block_line, content = block
-        self.pending, self.line = deque(decode_lines(content, self._name, block[0])), block[0] - 1
-        return bool(self.pending) or self._decode_next()
-
-
-# JSON lines ---------------------------------------------------------------------------------------------------------
-
-
-# The json module of Python reads the lines: Arrow and pandas turn some texts into dates, and do not tell the line of an
-# error.
-class _Numeral(str):
-    """A number as it is in the file, with all its digits."""
-
-    __slots__ = ()
-
-
-_NUMBER, _NESTED = "a number", "a list or an object"
-_KINDS = {**dict.fromkeys((int, float, bool, _Numeral), _NUMBER), str: "text"}
-
-
-def json_blocks(source: Source, options: ReadOptions, n_bytes: int, *, whole: bool) -> Iterator[Rows]:
-    """Yield the rows of about ``n_bytes`` bytes at a time; numbers are float64, ``true`` is 1 and ``false`` is 0.
-
-    Those of the target and of ``ids`` are text, so that no digit is lost.
-    A column that an object does not have is missing in this row. Whether the file has a column at all is known only
-    at its end.
-    """
-    names: dict[str, None] = {}
-    kinds: dict[str, str] = {}
-    asked = [*(options.columns or ()), options.target, options.ids, *options.text_columns]
-    asked += [*options.categorical, *options.ignore]
-    known = dict.fromkeys(name for name in asked if name is not None)
-    exact = {options.target, options.ids}
-    with source.open() as stream:
-        for first_line, block in text_blocks(stream, source.name, n_bytes):
-            texts = decode_lines(block, source.name, first_line)
-            numbered = [(line, text) for line, text in enumerate(texts, first_line) if text.strip()]
-            rows = {line: _parse(text, source.name, line, options.ids is not None) for line, text in numbered}
-            if not rows:
-                continue
-            found = dict.fromkeys(name for row in rows.values() for name in row)
-            names |= found
-            if not whole and options.target not in (None, *names) and not options.skip_unlabelled:
-                select_columns(list(names), replace(options, columns=None), source.name)
-            wanted = select_columns(list(known | found), options, source.name)
-            columns = [_column(name, rows, kinds, source.name, exact=name in exact) for name in wanted]
-            numerals = frozenset(name for name in wanted if name in exact and kinds.get(name) == _NUMBER)
-            yield Rows(pa.table(columns, wanted), list(rows), numerals)
-    if names:
-        select_columns(list(names), options, source.name)
-
-
-def _parse(text: str, file: str, line: int, as_text: bool) -> dict[str, Any]:
-    """Return the object of a line, with numbers as text if ``as_text``."""
-    try:
-        try:
-            row = _loads(text, _Numeral, _Numeral) if as_text else _loads(text, int, float)
-        except ValueError:  # thousands of digits are too many for an int
-            row = _loads(text, float, float)
-        if "\\u" in text:  # half of a surrogate pair is not a character
-            json.dumps(row, ensure_ascii=False).encode()
-    except (ValueError, RecursionError) as error:
-        raise DataFormatError(f"this is not valid JSON: {one_line(error)}", file, line) from None
-    if not isinstance(row, dict):
-        raise DataFormatError(f"expected a JSON object, got {quoted(text)}", file, line)
-    return row
-
-
-def _loads(text: str, parse_int: Any, parse_float: Any) -> Any:
-    own: dict[str, Any] = {"object_pairs_hook": _to_dict, "parse_constant": _refuse_constant}
-    return json.loads(text, parse_int=parse_int, parse_float=parse_float, **own)
-
-
-def _to_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    row = dict(pairs)
-    if len(row) < len(pairs):
-        raise ValueError("a key occurs twice")
-    return row
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a number of JSON (use null for a missing value)")
-
-
-def _column(name: str, rows: dict[int, dict[str, Any]], kinds: dict[str, str], file: str, *, exact: bool) -> Any:
-    """Return a column as an Arrow array, of numbers as text if ``exact``.
-
-    ``kinds`` has the kinds of the columns in all blocks so far.
-    """
-    values = [row.get(name) for row in rows.values()]
-    for kind in sorted(filter(None, set(map(_kind, values)))):
-        expected = kinds.setdefault(name, kind)
-        if kind == _NESTED or kind != expected:
-            line = next(line for line, row in rows.items() if _kind(row.get(name)) == kind)
-            what = f"the value of {quoted(name)} is {kind}"
-            what += ", but should be a number or text" if kind == _NESTED else f", but other values are {expected}"
-            raise DataFormatError(f"{what} (or use --ignore {name})", file, line)
-    if name not in kinds:
-        return pa.nulls(len(values))
-    if kinds[name] == "text":
-        return pa.array(values, pa.string())
-    if exact:
-        return pa.array([None if value is None else _as_text(value) for value in values], pa.string())
-    try:
-        return pa.array([None if value is None else float(value) for value in values], pa.float64())
-    except OverflowError:  # of an int; as text it is infinite
-        return pa.array([None if value is None else float(_as_text(value)) for value in values], pa.float64())
-
-
-def _as_text(number: Any) -> str:
-    return str(int(number) if isinstance(number, bool) else number)
-
-
-def _kind(value: Any) -> str | None:
-    return None if value is None else _KINDS.get(type(value), _NESTED)
-
-
-# Parquet and Arrow --------------------------------------------------------------------------------------------------
-
-_MAX_ROWS = 2**16
-_BYTES_PER_VALUE = 16
-_ARROW_FILE, _FEATHER_1 = b"ARROW1", b"FEA1"
-# Errors of pyarrow on broken files; ArrowInvalid is a ValueError, ArrowMemoryError a MemoryError.
-_ERRORS = (ValueError, OSError, KeyError, IndexError, TypeError, NotImplementedError, MemoryError, OverflowError)
-
-
-def arrow_blocks(source: Source, options: ReadOptions, n_bytes: int, *, whole: bool) -> Iterator[Rows]:
-    """Yield the rows of about ``n_bytes`` bytes at a time, 16 bytes per value."""
-    n_before = n_values = 0
-    with source.open_seekable() as stream:
-        size = stream.seek(0, 2)
+def csv_chunks(path: Any, options: ReadOptions, chunk_bytes: int) -> Iterator[Dataset]:
+    """Yield the rows of a CSV file in chunks."""
+    name = name_of(path)
+    with open_bytes(path) as stream:
+        head = stream.read(_HEAD)
         stream.seek(0)
+        encoding = options.encoding or ("utf-16" if head[:2] in _UTF_16 else "utf-8")
+        separator, header, n_lines = _sniff(_decode(head, encoding), options, name)
+        names, notes = _complete_names(header)
+        if separator != "," and options.separator is None and options.format != "tsv":
+            notes.append(f"the cells are separated by {separator!r}")
+        kept = select_columns(names, options, name, 1)
+        types, counted = dict.fromkeys(names, pa.string()), _Counted(stream)
+        read = {"use_threads": False, "block_size": max(chunk_bytes, 2**16), "encoding": encoding}
+        read |= {"skip_rows": n_lines, "column_names": names}
+        convert = {"strings_can_be_null": True, "null_values": _MISSING, "include_columns": kept}
         try:
-            for batch in _batches(stream, source, options, n_bytes, size):
-                n_values += batch.num_rows * batch.num_columns
-                if whole:
-                    source.check_size(8 * n_values, size)
-                step = _rows_per_block(n_bytes, batch.num_columns)
-                for start in range(0, batch.num_rows, step):
-                    table = pa.Table.from_batches([batch.slice(start, step)])
-                    yield Rows(table, range(n_before + 1, n_before + table.num_rows + 1))
-                    n_before += table.num_rows
-        except DataFormatError:
-            raise
-        except (*_ERRORS, pa.ArrowException) as error:
-            raise DataFormatError(f"this file cannot be read: {one_line(error)}", source.name) from error
+            reader = arrow_csv.open_csv(
+                counted,
+                arrow_csv.ReadOptions(**read),
+                arrow_csv.ParseOptions(delimiter=separator, newlines_in_values=True),
+                arrow_csv.ConvertOptions(column_types=types, **convert),
+            )
+            frame = None
+            for batch in reader:
+                frame = _frame(batch)
+                yield _split(frame, options, name, notes)
+            last = [] if frame is None or frame.empty else frame.iloc[-1].tolist()
+            if counted.n_quotes % 2 and any("\n" in cell for cell in last if isinstance(cell, str)):
+                raise DataFormatError("the last row has a quoted cell without an end", name)
+        except _BROKEN as error:
+            raise _csv_error(error, name) from error
 
 
-def _rows_per_block(n_bytes: int, n_columns: int) -> int:
-    return max(1, min(_MAX_ROWS, n_bytes // (_BYTES_PER_VALUE * max(1, n_columns))))
+class _Counted:
+    """A stream that counts quotes: Arrow takes the end of the file for that of a quoted cell."""
+
+    closed = False
+
+    def __init__(self, stream: Any) -> None:
+        self._stream, self.n_quotes = stream, 0
+
+    def read(self, size: int) -> bytes:
+        data = self._stream.read(size)
+        self.n_quotes += data.count(b'"')
+        return data
 
 
-def _batches(stream: Any, source: Source, options: ReadOptions, n_bytes: int, size: int) -> Iterator[Any]:
-    """Yield batches of the columns to read, after their validation."""
-    is_parquet = options.format == "parquet"
-    file = pyarrow.parquet.ParquetFile(stream) if is_parquet else _open_ipc(stream, source)
-    schema = file.schema_arrow if is_parquet else file.schema
-    wanted = select_columns(schema.names, options, source.name)
-    batches: Any = file
-    if is_parquet:
-        groups = (file.metadata.row_group(i) for i in range(file.metadata.num_row_groups))
-        source.check_size(sum(group.total_byte_size for group in groups), size)
-        batches = file.iter_batches(_rows_per_block(n_bytes, len(wanted)), columns=wanted, use_threads=False)
-    elif hasattr(file, "get_batch"):
-        batches = map(file.get_batch, range(file.num_record_batches))
-    for batch in batches:
-        source.check_size(8 * batch.num_rows, size)
-        batch.validate(full=True)  # a broken file may refer to memory outside of it
-        yield batch.select(wanted)
+def _decode(head: bytes, encoding: str) -> str:
+    try:
+        return head.decode(encoding, errors="replace").removeprefix("\ufeff")
+    except LookupError:
+        raise ValueError(f"encoding {encoding!r} is not known (--encoding): use one such as latin-1.") from None
 
 
-def _open_ipc(stream: Any, source: Source) -> Any:
-    start = stream.read(8)
-    stream.seek(0)
-    if start.startswith(_FEATHER_1):
-        raise DataFormatError("this is Feather version 1 (save it as version 2)", source.name)
-    options = pyarrow.ipc.IpcReadOptions(use_threads=False)
-    make = pyarrow.ipc.open_file if start.startswith(_ARROW_FILE) else pyarrow.ipc.open_stream
-    return make(stream, options=options)
+def _sniff(head: str, options: ReadOptions, name: str) -> tuple[str, list[str], int]:
+    """Return the separator, the names in the header, and the number of its lines."""
+    found: list[tuple[bool, int, str, list[str], int]] = []
+    given = options.separator or ("\t" if options.format == "tsv" else None)
+    for separator in given or _SEPARATORS:
+        reader = csv.reader(io.StringIO(head, newline=""), delimiter=separator)
+        try:
+            records = ((record, reader.line_num) for record in reader if record)
+            header, n_lines = next(records, ([], 0))
+        except csv.Error as error:
+            raise DataFormatError(f"the header cannot be read: {one_line(error)}", name, 1) from error
+        first = header
+        with suppress(csv.Error):  # such as a long document
+            first, _ = next(records, (header, 0))
+        found.append((len(first) == len(header) > 1, len(header), separator, header, n_lines))
+    _, n_names, separator, header, n_lines = max(found, key=lambda one: one[:2])  # of equal ones the first
+    if any("\ufffd" in column for column in header):
+        raise _csv_error(UnicodeError(), name)
+    if not n_names:
+        raise DataFormatError("there is no header: the file is empty", name)
+    return separator, [column.strip() for column in header], n_lines
 
 
-# All formats --------------------------------------------------------------------------------------------------------
-
-_BLOCK_BYTES = 2**22
-_BLOCKS: dict[str | None, Any] = dict.fromkeys(("csv", "tsv"), delimited_blocks)
-_BLOCKS |= {"jsonl": json_blocks, "parquet": arrow_blocks, "arrow": arrow_blocks}
-
-
-def read(source: Source, options: ReadOptions) -> Dataset:
-    blocks = list(_blocks(source, options, _BLOCK_BYTES, whole=True))
-    if not blocks:
-        raise DataFormatError("there are no rows", source.name)
-    lines = [block.lines for block in blocks]
-    numerals = frozenset[str]().union(*(block.numerals for block in blocks))
-    table = pa.concat_tables([block.table for block in blocks], promote_options="default")
-    del blocks  # they refer to the same memory
-    data = Converter(source.name, options, lines, whole=True, numerals=numerals).convert(table)
-    return replace(data, separator=source.separator)
+def _complete_names(header: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return names without empty and equal ones, and notes about those that were made up."""
+    names: list[str] = []
+    notes = []
+    for number, given in enumerate(header, 1):
+        wanted = given or f"column_{number}"
+        made, count = wanted, 1
+        while made in names:
+            count += 1
+            made = f"{wanted}_{count}"
+        if made != given:
+            problem = "has no name" if not given else f"has the name {quoted(given)} of another"
+            notes.append(f"column {number} {problem}: it is {quoted(made)}")
+        names.append(made)
+    return names, notes
 
 
-def chunks(source: Source, options: ReadOptions, chunk_bytes: int) -> Iterator[Dataset]:
-    """Yield the rows of about ``chunk_bytes`` bytes at a time; a column whose kind is not given is not inspected."""
-    for block in _blocks(source, options, chunk_bytes, whole=False):
-        converter = Converter(source.name, options, [block.lines], whole=False, numerals=block.numerals)
-        data = converter.convert(block.table)
-        yield replace(data, separator=source.separator)
+def _csv_error(error: BaseException, name: str) -> DataFormatError:
+    text = one_line(error)
+    if "UTF8" in text or isinstance(error, UnicodeError):
+        return DataFormatError("the text is not UTF-8 (name its encoding, such as --encoding latin-1)", name)
+    row = re.search(r"Row #(\d+): (.*)", text)
+    if row is not None:
+        return DataFormatError(row[2], name, int(row[1]))
+    if "straddl" in text:
+        text = "a row is longer than a block: the end of a quoted cell is probably missing"
+    return DataFormatError(text, name)
 
 
-def _blocks(source: Source, options: ReadOptions, n_bytes: int, *, whole: bool) -> Iterator[Rows]:
-    make = _BLOCKS.get(options.format, document_blocks)
-    return (block for block in make(source, options, n_bytes, whole=whole) if block.table.num_rows)
+def _frame(batch: Any) -> Any:
+    """Return Arrow's columns of text as a data frame, without spaces around cells."""
+    import pyarrow.compute as pc
+
+    columns = {name: pc.utf8_trim_whitespace(batch[name]) for name in batch.schema.names}
+    return pa.table(columns).to_pandas()
+
+
+# JSON lines, Parquet, Arrow, documents --------------------------------------------------------------------------------
+
+
+class _Numeral(float):
+    """A number of a JSON file that knows its digits."""
+
+    digits: str
+
+    def __new__(cls, digits: str) -> _Numeral:
+        made = super().__new__(cls, digits)
+        made.digits = digits
+        return made
+
+    def __str__(self) -> str:
+        return self.digits
+
+
+def json_chunks(path: Any, options: ReadOptions, chunk_bytes: int) -> Iterator[Dataset]:
+    """Yield the objects of a JSON lines file, one per row, in chunks; a key that one lacks is a missing value."""
+    name, names = name_of(path), {}  # type: str, dict[str, None]
+    with open_bytes(path) as stream:
+        lines = io.TextIOWrapper(stream, options.encoding or "utf-8-sig", newline="\n")
+        numbered = ((number, line) for number, line in enumerate(lines, 1) if line.strip())
+        try:
+            while part := list(islice(numbered, max(1, chunk_bytes // 64))):
+                records = [_record(line, number, name) for number, line in part]
+                names |= dict.fromkeys(key for record in records for key in record)
+                kept = select_columns(list(names), options, name)
+                columns = {key: pd.Series([record.get(key) for record in records], dtype=object) for key in kept}
+                yield _split(pd.DataFrame(columns), options, name)
+        except UnicodeError as error:
+            raise _csv_error(error, name) from error
+
+
+def _record(line: str, number: int, name: str) -> dict[str, Any]:
+    try:
+        found = json.loads(line.strip(), parse_float=_Numeral)
+    except (ValueError, RecursionError) as error:
+        raise DataFormatError(f"this is not JSON: {one_line(error)}", name, number) from error
+    if type(found) is not dict:
+        raise DataFormatError('a line must be an object, such as {"a": 1}', name, number)
+    nested = next((key for key, value in found.items() if isinstance(value, dict | list)), None)
+    if nested is not None:
+        raise DataFormatError(f"the value of {quoted(nested)} is nested; use numbers and text", name, number)
+    return found
+
+
+def arrow_chunks(path: Any, options: ReadOptions, chunk_bytes: int) -> Iterator[Dataset]:
+    """Yield the rows of a Parquet or Arrow file, or of a folder of these, in chunks."""
+    name = name_of(path)
+    if path == STDIN:
+        raise DataFormatError(f"{options.format} data cannot come from standard input: give a file", name)
+    try:
+        source = [str(file) for file in files_of(path)]
+        data = arrow_dataset.dataset(source, format="ipc" if options.format == "arrow" else options.format)
+        kept = select_columns(data.schema.names, options, name)
+        n_rows = max(1, chunk_bytes // (16 * len(kept)))
+        for batch in data.to_batches(columns=kept, batch_size=n_rows):
+            batch.validate(full=True)  # forged offsets would be read outside of the memory
+            if batch.num_rows:
+                yield _split(batch.to_pandas(integer_object_nulls=True, ignore_metadata=True), options, name)
+    except (DataFormatError, FileNotFoundError, IsADirectoryError, PermissionError):
+        raise
+    except Exception as error:  # Arrow raises many types for broken files
+        raise DataFormatError(f"this is not a {options.format} file: {one_line(error)}", name) from error
+
+
+def text_chunks(path: Any, options: ReadOptions, chunk_bytes: int) -> Iterator[Dataset]:
+    """Yield documents: the lines of a file, each after a label and a tab if there is a target; or files of a folder."""
+    name, encoding = name_of(path), options.encoding or "utf-8-sig"
+    try:
+        if Path(path).is_dir():
+            files = files_of(path)
+            frame = pd.DataFrame({TEXT: [file.read_text(encoding) for file in files]}, dtype=object)
+            folders = np.array([file.relative_to(path).parts[0] for file in files])
+            ids = [file.relative_to(path).as_posix() for file in files]
+            yield Dataset(frame, None if options.target is None else folders, ids=ids)
+            return
+        with open_bytes(path) as stream:
+            lines = io.TextIOWrapper(stream, encoding, newline="\n")
+            numbered = enumerate((line.rstrip("\r\n") for line in lines), 1)
+            while part := list(islice(numbered, max(1, chunk_bytes // 64))):
+                labels = None
+                if options.target is not None:
+                    split = [(number, *line.partition("\t")) for number, line in part if line.strip()]
+                    wrong = next((number for number, label, tab, _ in split if not (tab and label.strip())), None)
+                    if wrong is not None:
+                        raise DataFormatError("a line must be a label, a tab and a document", name, wrong)
+                    labels = labels_of([label.strip() for _, label, _, _ in split], name)
+                    part = [(number, document) for number, _, _, document in split]
+                yield Dataset(pd.DataFrame({TEXT: [document for _, document in part]}, dtype=object), labels)
+    except UnicodeError as error:
+        raise _csv_error(error, name) from error
+
+
+# Columns --------------------------------------------------------------------------------------------------------------
+
+
+def select_columns(names: Sequence[str], options: ReadOptions, file: str, line: int | None = None) -> list[str]:
+    """Return the columns to read; a column that an option names and the file lacks is an error."""
+    for option, name in (("target", options.target), ("ids", options.ids), *(("ignore", n) for n in options.ignore)):
+        if name is not None and name not in names:
+            close = difflib.get_close_matches(name, names, n=1)
+            hint = f"did you mean {quoted(close[0])}? " if close else ""
+            listed = ", ".join(map(quoted, names[:_MAX_LISTED])) + (" and more" if len(names) > _MAX_LISTED else "")
+            what = f"there is no column {quoted(name)} (--{option}); {hint}The columns are {listed}"
+            raise DataFormatError(what, file, line)
+    asked = {options.target, options.ids}
+    features = [name for name in names if name not in {options.target, *options.ignore}]
+    if options.columns is not None:
+        features = [name for name in features if name in options.columns]
+    if not features:
+        raise DataFormatError("there are no columns to learn from", file, line)
+    return [name for name in names if name in features or name in asked]
+
+
+def _split(frame: Any, options: ReadOptions, name: str, notes: Sequence[str] = ()) -> Dataset:
+    """Return features, labels and ids of a part of a table."""
+    notes = list(notes)
+    if options.target is not None:
+        is_absent = frame[options.target].isna()
+        n_absent = int(is_absent.sum())
+        if n_absent and not options.skip_unlabelled:
+            what = f"{n_absent} of {len(frame)} rows have no label in {quoted(options.target)}"
+            raise DataFormatError(f"{what} (--skip-unlabelled leaves them out)", name)
+        if n_absent:
+            notes.append(f"{n_absent} of {len(frame)} rows have no label and are left out")
+            frame = frame[~is_absent].reset_index(drop=True)
+    y = None if options.target is None else labels_of(frame[options.target].tolist(), name)
+    ids = None
+    if options.ids is not None:
+        ids = ["" if pd.isna(value) else str(value) for value in frame[options.ids].tolist()]
+    listed = options.columns is None or options.ids in options.columns
+    left_out = {options.target, *(() if listed and options.ids != options.target else (options.ids,))}
+    X = frame[[column for column in frame.columns if column not in left_out]]
+    return Dataset(X, y, ids=ids, notes=tuple(notes))

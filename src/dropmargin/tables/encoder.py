@@ -1,0 +1,390 @@
+"""`TableEncoder`: from a raw data frame to a matrix, a group of features per column."""
+
+from __future__ import annotations
+
+import html
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_array, check_is_fitted
+
+from dropmargin.tables.cells import Cells, ColumnRule, Texts, apply_rule, decide, read_cells
+from dropmargin.tables.columns import CategoryEncoder, ColumnEncoder, DateEncoder, NumberEncoder, TextEncoder
+from dropmargin.typing import Array
+
+# With fewer rows, different values do not show that a column identifies rows.
+_MIN_ROWS = 20
+# The name of a column of integers that identify rows, whatever their order: id, user_id, PassengerId.
+_ID_NAME = re.compile(r"(?:.*[^A-Za-z])?(?:id|ID|Id|index|Index)|.*[a-z](?:Id|ID)")
+_MAX_LISTED = 10
+
+
+class Column(NamedTuple):
+    """A column of the training data: its name and kind, the number of its features, why it is left out (or "")."""
+
+    name: str
+    kind: str
+    n_features: int
+    reason: str = ""
+
+
+def column_names(X: Any) -> list[str] | None:
+    """Return the names of the columns of a data frame, a pyarrow table or a dict as strings, None for an array."""
+    names = list(X) if isinstance(X, Mapping) and not hasattr(X, "toarray") else getattr(X, "column_names", None)
+    names = getattr(X, "columns", None) if names is None else names
+    return None if names is None else [str(name) for name in names]
+
+
+def read_table(X: Any, only: Any = None) -> dict[str, Cells]:
+    """Return the cells of each column of a table by name; the columns of an array are ``x0``, ``x1`` and so on."""
+    names = column_names(X)
+    if names is None:
+        if not hasattr(X, "dtype") or X.dtype.kind not in "fiub":
+            X = np.array(X, dtype=object) if isinstance(X, list) else X
+        X = check_array(X, dtype=None, ensure_all_finite=False)
+        kind = "numeric" if X.dtype.kind in "fiub" else None
+        X = check_array(X, dtype=kind, ensure_all_finite="allow-nan" if kind else False)
+        return {f"x{j}": read_cells(f"x{j}", X[:, j]) for j in range(X.shape[1])}
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"Column names must differ, but {twice!r} is there twice: rename or drop one of them.")
+    if hasattr(X, "iloc") or hasattr(X, "schema"):
+        own = X.columns if hasattr(X, "iloc") else names
+    else:
+        own = list(X) if isinstance(X, Mapping) else names
+    wanted = [(key, name) for key, name in zip(own, names, strict=True) if only is None or name in only]
+    cells = {name: X[key] if isinstance(X[key], Texts) else read_cells(name, X[key]) for key, name in wanted}
+    if len({n_rows(one) for one in cells.values()}) > 1:
+        raise ValueError("The columns of a table must have the same length.")
+    return cells
+
+
+def n_rows(cells: Cells) -> int:
+    """Return the number of cells."""
+    return len(cells.codes) if isinstance(cells, Texts) else len(cells)
+
+
+class TableEncoder(TransformerMixin, BaseEstimator):
+    """Encode a table as a matrix with a group of features per column; a missing cell is NaN in all of them.
+
+    The kind of a column is decided once, from all of its training cells: a number (also text such as ``$1,200.50``,
+    ``12%`` or ``1,5``), a date (also text such as ``2024-03-04 12:30`` or ``31/12/2024``), a category, or, if it is
+    named in ``text``, text. Columns that are constant, identify rows, or have too many categories are left out.
+
+    In `transform` an absent column is a missing value in every row, with a warning; other columns than those of the
+    training data are ignored, with a warning. A column of another kind is an error.
+
+    Parameters
+    ----------
+    basis : {"linear", "spline", "fourier"}, default="spline"
+        The features of numbers and dates: the scaled numbers, the basis functions of a spline, or both, for
+        `FourierFeatures`.
+    scaling : {"standard", "quantile"}, default="standard"
+        The scale of numbers of the linear basis: mean 0 and variance 1, or normal scores of their quantiles.
+    text : sequence of str, default=()
+        Columns of text, whose words are features. A missing text has no words.
+    categorical : sequence of str, default=()
+        Columns of categories, even if all of these are numbers or dates. They are not left out.
+    keep : sequence of str, default=()
+        Columns that are not left out.
+    max_categories : int, default=255
+        A column with more categories than this is left out.
+
+    Attributes
+    ----------
+    columns_ : list of Column
+        Name, kind, number of features and, of columns that are left out, the reason, for each column.
+    encoders_ : dict of str to ColumnEncoder
+        The encoder of each column that is not left out.
+    rules_ : dict of str to ColumnRule
+        How the cells of these columns are read.
+    feature_columns_ : ndarray of str of shape (n_features_out,)
+        The column of each feature.
+    feature_groups_ : ndarray of str of shape (n_features_out,)
+        The group of each feature, for ``DropoutNoise(groups=...)``: its column; of text, its own name, because words
+        are lost one by one.
+    is_word_ : ndarray of bool of shape (n_features_out,)
+        Whether a feature is a word of a text.
+    in_kernel_ : ndarray of bool of shape (n_features_out,)
+        Whether a feature enters the kernel of `FourierFeatures`: not those of a spline.
+    column_kinds_ : dict of str to str
+        The kind of each column that is not text and not left out.
+    n_features_in_ : int
+        Number of columns of the table.
+    feature_names_in_ : ndarray of str
+        Names of the columns of the table, unless it is an array.
+
+    See Also
+    --------
+    TableClassifier : Encodes and fits.
+
+    Examples
+    --------
+    >>> from dropmargin.tables import TableEncoder
+    >>> encoder = TableEncoder(basis="linear").fit({"size": [1.5, 2.5], "colour": ["red", "blue"]})
+    >>> encoder.get_feature_names_out().tolist()
+    ['size', 'colour=blue', 'colour=red']
+    >>> encoder.transform({"size": [3.0], "colour": [None]})
+    array([[ 2., nan, nan]])
+    """
+
+    def __init__(
+        self,
+        basis: str = "spline",
+        scaling: str = "standard",
+        text: Sequence[str] = (),
+        categorical: Sequence[str] = (),
+        keep: Sequence[str] = (),
+        max_categories: int = 255,
+    ) -> None:
+        self.basis = basis
+        self.scaling = scaling
+        self.text = text
+        self.categorical = categorical
+        self.keep = keep
+        self.max_categories = max_categories
+
+    def fit(self, X: Any, y: Any = None) -> TableEncoder:
+        """Decide the kinds of the columns and learn their features.
+
+        Parameters
+        ----------
+        X : pandas, polars or pyarrow table, dict of columns, or array
+            The rows.
+        y : object, default=None
+            Ignored.
+
+        Returns
+        -------
+        self : object
+            The fitted encoder.
+        """
+        names, cells = column_names(X), read_table(X)
+        for parameter in ("text", "categorical", "keep"):
+            given = getattr(self, parameter)
+            unknown = [given] if isinstance(given, str) else [name for name in given if name not in cells]
+            if unknown:
+                raise ValueError(
+                    f"{parameter} must be a list of columns of X, got {given!r}; X has {list(cells)[:20]}."
+                )
+        self.columns_: list[Column] = []
+        self.encoders_: dict[str, ColumnEncoder] = {}
+        self.rules_: dict[str, ColumnRule] = {}
+        for name, own in cells.items():
+            self._fit_column(name, own)
+        self.n_features_in_ = len(cells)
+        if names is not None:
+            self.feature_names_in_ = np.array(names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        self._set_features(n_rows(next(iter(cells.values()))) if cells else 0)
+        return self
+
+    def _fit_column(self, name: str, cells: Cells) -> None:
+        kind = "text" if name in self.text else "category" if name in self.categorical else None
+        rule = decide(name, cells, kind)
+        cells = apply_rule(rule, name, cells)
+        is_free = name not in self.text and name not in self.categorical and name not in self.keep
+        reason = _reason_to_leave_out(name, rule.kind, cells, self.max_categories) if is_free else ""
+        if reason:
+            self.columns_.append(Column(name, rule.kind, 0, reason))
+            return
+        made: dict[str, ColumnEncoder] = {
+            "number": NumberEncoder(self.basis, self.scaling),
+            "date": DateEncoder(self.basis, self.scaling),
+            "category": CategoryEncoder(),
+            "text": TextEncoder(),
+        }
+        encoder = made[rule.kind].fit(cells)
+        self.encoders_[name], self.rules_[name] = encoder, rule
+        self.columns_.append(Column(name, rule.kind, len(encoder.get_feature_names_out([name]))))
+
+    def _set_features(self, n_samples: int = 0) -> None:
+        """Set the attributes that follow from the encoders."""
+        if not self.encoders_:
+            reasons = "; ".join(f"{column.name}: {column.reason}" for column in self.columns_[:_MAX_LISTED])
+            raise ValueError(f"X has no column to learn from, with n_samples={n_samples} ({reasons}).")
+        used = [column for column in self.columns_ if not column.reason]
+        self.feature_columns_ = np.repeat([c.name for c in used], [c.n_features for c in used]).astype(object)
+        self.is_word_ = np.repeat([c.kind == "text" for c in used], [c.n_features for c in used])
+        self.in_kernel_ = np.concatenate([encoder.in_kernel() for encoder in self.encoders_.values()])
+        self.column_kinds_ = {c.name: c.kind for c in used if c.kind != "text"}
+        self.feature_groups_ = np.where(self.is_word_, self.get_feature_names_out(), self.feature_columns_)
+
+    def transform(self, X: Any) -> Any:
+        """Encode a table.
+
+        Parameters
+        ----------
+        X : pandas, polars or pyarrow table, dict of columns, or array
+            The rows.
+
+        Returns
+        -------
+        matrix : ndarray or csr_array of shape (n_samples, n_features_out)
+            Sparse if there are columns of text. NaN is a missing value.
+        """
+        check_is_fitted(self, "encoders_")
+        names, own = column_names(X), [column.name for column in self.columns_]
+        if names is None or (not hasattr(self, "feature_names_in_") and names != own):  # columns have places, no names
+            cells = read_table(X)
+            if len(cells) != len(own):
+                # The words of scikit-learn.
+                raise ValueError(
+                    f"X has {len(cells)} features, but {type(self).__name__} is expecting {len(own)} features as input."
+                )
+            cells = dict(zip(own, cells.values(), strict=True))
+        else:
+            present = {column.name for column in self.columns_}
+            given = set(names)
+            absent = [name for name in self.encoders_ if name not in given]
+            warn_columns(absent, [name for name in names if name not in present])
+            cells = read_table(X, self.encoders_)
+        n = n_rows(next(iter(cells.values()))) if cells else len(X)
+        parts = []
+        for name, encoder in self.encoders_.items():
+            column = cells.get(name, np.full(n, np.nan))
+            parts.append(encoder.transform(apply_rule(self.rules_[name], name, column)))
+        if self.is_word_.any():
+            return sparse.csr_array(sparse.hstack([sparse.csr_array(part) for part in parts], format="csr"))
+        return np.hstack(parts)
+
+    def get_feature_names_out(self, input_features: Any = None) -> Array:
+        """Return the names of the features, such as ``size``, ``colour=red``, ``born:year`` and ``review: good``.
+
+        Parameters
+        ----------
+        input_features : object, default=None
+            Ignored.
+
+        Returns
+        -------
+        names : ndarray of str
+            The names.
+        """
+        check_is_fitted(self, "encoders_")
+        return np.concatenate([encoder.get_feature_names_out([name]) for name, encoder in self.encoders_.items()])
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the fitted state for `from_state`.
+
+        Returns
+        -------
+        state : dict
+            Parameters, columns, rules and the states of the column encoders: JSON values and arrays.
+        """
+        check_is_fitted(self, "encoders_")
+        return {
+            "parameters": {k: list(v) if isinstance(v, tuple) else v for k, v in self.get_params().items()},
+            "columns": [list(column) for column in self.columns_],
+            "rules": {name: list(rule) for name, rule in self.rules_.items()},
+            "encoders": {name: encoder.get_state() for name, encoder in self.encoders_.items()},
+            "is_named": hasattr(self, "feature_names_in_"),
+        }
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> TableEncoder:
+        """Return the fitted encoder with a state of `get_state`.
+
+        Parameters
+        ----------
+        state : dict
+            A state of `get_state`.
+
+        Returns
+        -------
+        encoder : TableEncoder
+            The fitted encoder.
+        """
+        made = cls(**state["parameters"])
+        made.columns_ = [Column(*column) for column in state["columns"]]
+        made.rules_ = {name: ColumnRule(*rule) for name, rule in state["rules"].items()}
+        made.encoders_ = {name: ColumnEncoder.from_state(own) for name, own in state["encoders"].items()}
+        made.n_features_in_ = len(made.columns_)
+        if state["is_named"]:
+            made.feature_names_in_ = np.array([column.name for column in made.columns_], dtype=object)
+        made._set_features()
+        return made
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
+        return tags
+
+
+def warn_columns(absent: list[str], extra: list[str]) -> None:
+    """Warn about columns that are absent, or that the training data did not have."""
+    if absent:
+        warnings.warn(f"X lacks {_listed(absent)}: missing in every row.", UserWarning, stacklevel=4)
+    if extra:
+        text = f"X has {_listed(extra)}, which the training data did not have: ignored."
+        warnings.warn(text, UserWarning, stacklevel=4)
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
+    return f"column{'s' * (len(names) > 1)} {', '.join(map(repr, names[:_MAX_LISTED]))}{more}"
+
+
+def _reason_to_leave_out(name: str, kind: str, cells: Cells, max_categories: int) -> str:
+    """Return why a column cannot help: it has one value, identifies rows or has too many categories."""
+    if isinstance(cells, Texts):
+        n_present, n_different = int((cells.codes >= 0).sum()), len(cells.present())
+        is_id = 2 * n_different > n_present
+    else:
+        present = cells[cells == cells]  # without NaN and NaT
+        n_present = len(present)
+        n_different = 0 if not n_present else 1 if (present == present[0]).all() else 2
+        is_id = kind == "number" and n_present >= _MIN_ROWS and _are_ids(name, present)
+    if n_different < 2:
+        return "no values" if not n_present else "constant"
+    if is_id and n_present >= _MIN_ROWS:
+        if kind == "number":
+            return "identifies rows: its integers are all different"
+        return f"identifies rows: {n_different} different values in {n_present} rows; name it in text to use its words"
+    if kind == "category" and n_different > max_categories:
+        return f"{n_different} categories, more than {max_categories}"
+    return ""
+
+
+def _are_ids(name: str, present: Array) -> bool:
+    """Return whether numbers identify rows: different integers that ascend or descend, or have the name of an id."""
+    if (present != np.floor(present)).any():
+        return False
+    steps = np.diff(present)
+    if (steps > 0).all() or (steps < 0).all():
+        return True
+    return _ID_NAME.fullmatch(name) is not None and len(np.unique(present)) == len(present)
+
+
+def columns_text(columns: list[Column]) -> str:
+    """Return a line per kind of column, and a line per column that is left out."""
+    kinds: dict[str, list[str]] = {}
+    for column in columns:
+        if not column.reason:
+            kinds.setdefault(column.kind, []).append(column.name)
+    lines = [
+        f"  {kind}: {', '.join(names[:_MAX_LISTED])}"
+        + (f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else "")
+        for kind, names in kinds.items()
+    ]
+    left_out = [column for column in columns if column.reason]
+    lines += [f"  left out: {column.name} ({column.reason})" for column in left_out[:_MAX_LISTED]]
+    lines += [f"  left out: {len(left_out) - _MAX_LISTED} more"] * (len(left_out) > _MAX_LISTED)
+    return "\n".join(lines)
+
+
+def columns_html(columns: list[Column]) -> str:
+    """Return a table with a row per column."""
+    rows = "".join(
+        f"<tr><td>{html.escape(c.name)}</td><td>{c.kind}</td><td>{c.n_features or ''}</td>"
+        f"<td>{html.escape('left out: ' + c.reason) if c.reason else ''}</td></tr>"
+        for c in columns[:100]
+    )
+    more = f"<p>and {len(columns) - 100} more columns</p>" if len(columns) > 100 else ""
+    return f"<table><tr><th>column</th><th>kind</th><th>features</th><th></th></tr>{rows}</table>{more}"

@@ -1,0 +1,228 @@
+"""Quadratic models and what minimises them: three ways to solve one system, compiled sweeps, kinks and l1 penalties."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy import sparse
+from scipy.optimize import minimize
+from sklearn.svm import SVC
+
+from dealing import deal
+from dropmargin.data import CompiledRows, FeatureGroups, SparseChunk, Variance, kernels
+from dropmargin.losses import Hinge, Logistic, Quadratic
+from dropmargin.objective.model import CompiledModel, FactorisedModel, IterativeModel
+from dropmargin.penalties import Penalty
+from dropmargin.solvers import Options
+from dropmargin.solvers.newton import newton, proved_gap
+from dropmargin.solvers.working_sets import restricted, working_sets
+from helpers import N_FEATURES, NOISES, as_format, given_objective, make_data
+
+needs_kernels = pytest.mark.skipif(not kernels.available(), reason="the kernels were not built: no C compiler")
+LOSSES = {"hinge": Hinge(), "logistic": Logistic(), "quadratic": Quadratic()}
+
+
+def _point(loss, noise, layout, fit_intercept, n_classes=2, free=None):
+    X, _, weights = make_data(60)
+    y = np.random.default_rng(2).integers(n_classes, size=len(X))
+    own = {"fit_intercept": fit_intercept, "C": 0.7, "n_parts": 1}
+    given = given_objective(as_format(X, layout), y, weights, LOSSES[loss], NOISES[noise], n_classes, **own)
+    coef = 0.5 * np.random.default_rng(1).normal(size=(N_FEATURES + 1, given.objective.n_columns))
+    coef[-1] *= fit_intercept
+    coef = coef if free is None else coef * free  # coefficients that may not move are zero
+    objective = given.objective
+    if objective.has_kink:
+        objective = objective.smoothed(np.full(objective.n_columns, 0.1))
+    return objective.at(coef)
+
+
+def _matrix(point, is_majoriser, k=0):
+    """Return the matrix of an output, by the products with unit vectors."""
+    p, n = point.coef.shape
+    out = np.empty((p, p))
+    for d in range(p):
+        unit = np.zeros((p, n))
+        unit[d] = 1.0
+        image = point.product(unit, is_majoriser)
+        image[:-1] += point.objective.penalty.curvature(point.coef) * unit[:-1]
+        out[:, d] = image[:, k]
+    return out
+
+
+def _expected(point, right, is_majoriser, free):
+    """Return the solution by a dense solve over what may move."""
+    out = np.zeros_like(right)
+    for k in range(right.shape[1]):
+        moves = np.ones(len(right), dtype=bool) if free is None else free[:, k].copy()
+        moves[-1] = point.objective.fit_intercept
+        own = _matrix(point, is_majoriser, k)[np.ix_(moves, moves)]
+        out[moves, k] = np.linalg.solve(own, right[moves, k])
+    return out
+
+
+def _check(model, point, is_majoriser, free):
+    right = np.random.default_rng(5).normal(size=point.coef.shape)
+    right[-1] *= point.objective.fit_intercept
+    if free is not None:
+        right *= free
+    found = model.solve(right, 1e-13, np.zeros(point.objective.n_outputs), 500)
+    expected = _expected(point, right, is_majoriser, free)
+    assert_allclose(found.x, expected, rtol=1e-8, atol=1e-8 * np.abs(expected).max())
+
+
+CASES = deal(LOSSES, NOISES, [True, False], [True, False], [True, False], n=20)
+each_case = pytest.mark.parametrize(("loss", "noise", "fit_intercept", "is_majoriser", "masked"), CASES)
+
+
+def _free(masked):
+    return np.array([True, False, True, True, False, True, True])[:, None] if masked else None
+
+
+@each_case
+def test_factorised_and_iterative_models_solve_the_system(loss, noise, fit_intercept, is_majoriser, masked):
+    free = _free(masked)
+    point = _point(loss, noise, "dense" if len(noise) % 2 else "sparse", fit_intercept, free=free)
+    _check(FactorisedModel.of(point, is_majoriser, free), point, is_majoriser, free)
+    _check(IterativeModel(point, is_majoriser, free), point, is_majoriser, free)
+
+
+@needs_kernels
+@each_case
+def test_the_compiled_model_solves_the_system(loss, noise, fit_intercept, is_majoriser, masked):
+    free = _free(masked)
+    point = _point(loss, noise, "sparse", fit_intercept, free=free)
+    _check(CompiledModel(point, point.objective.data.single(), is_majoriser, free), point, is_majoriser, free)
+
+
+# Compiled sweeps ----------------------------------------------------------------------------------------------------
+
+
+def _rows(dtype, index):
+    rng = np.random.default_rng(0)
+    X = sparse.csr_array((rng.poisson(0.5, (50, 12)) * rng.uniform(0.5, 2.0, (50, 12))).astype(dtype))
+    X.indices, X.indptr = X.indices.astype(index), X.indptr.astype(index)
+    return X, rng
+
+
+KINDS = [(dtype, index) for dtype in (np.float32, np.float64) for index in (np.int32, np.int64)]
+
+
+@needs_kernels
+@pytest.mark.parametrize(("dtype", "index"), KINDS)
+def test_compiled_products_are_those_of_numpy(dtype, index):
+    X, rng = _rows(dtype, index)
+    variance = Variance(linear=rng.uniform(size=12), quadratic=0.7)
+    chunk = SparseChunk(X, variance, None)
+    compiled = CompiledRows(X, chunk.g)
+    dense, G = X.toarray().astype(float), variance.stored(X.toarray().astype(float))
+    (p, q), (u, v) = rng.normal(size=(2, 12)), rng.normal(size=(2, 50))
+    tolerance = {"rtol": 1e-5, "atol": 1e-5} if dtype == np.float32 else {"rtol": 1e-12, "atol": 1e-12}
+    for found, expected in zip(compiled.forward(p, q), (dense @ p, G @ q), strict=True):
+        assert_allclose(found, expected, **tolerance)
+    for found, expected in zip(compiled.backward(u, v), (u @ dense, v @ G), strict=True):
+        assert_allclose(found, expected, **tolerance)
+
+
+@needs_kernels
+@pytest.mark.parametrize(("dtype", "index", "to_zero"), [(*kind, k % 3 == 0) for k, kind in enumerate(KINDS)])
+def test_compiled_group_sweeps_are_those_of_numpy(dtype, index, to_zero):
+    X, rng = _rows(dtype, index)
+    reference = np.zeros(12) if to_zero else rng.normal(size=12)
+    groups = FeatureGroups(np.repeat(np.arange(4), 3), np.array([0.5, 1.0, 0.2, 2.0]), reference)
+    compiled, dense = CompiledRows(X, None, groups), X.toarray().astype(float)
+    w, by_mean, by_variance = rng.normal(size=12), *rng.normal(size=(2, 50))
+    at = groups.at_reference(w)
+    scores = np.add.reduceat((dense - reference) * w, groups.starts, axis=1)
+    mean, variance = compiled.group_forward(w, at)
+    tolerance = {"rtol": 1e-5, "atol": 1e-5} if dtype == np.float32 else {"rtol": 1e-11, "atol": 1e-11}
+    assert_allclose(mean, dense @ w, **tolerance)
+    assert_allclose(variance + groups.slope @ at**2, scores**2 @ groups.slope, **tolerance)
+    stored, sums = compiled.group_backward(w, at, by_mean, by_variance)
+    sums = sums - 2.0 * groups.slope * at * by_variance.sum()
+    slopes = 2.0 * groups.slope * scores * by_variance[:, None]
+    expected = dense.T @ by_mean + ((dense - reference) * slopes[:, groups.numbers]).sum(axis=0)
+    assert_allclose(stored - reference * sums[groups.numbers], expected, **tolerance)
+
+
+# Kinks and l1 penalties ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("loss", "noise", "l2"), deal(LOSSES, ["dropout", "none", "dropout in groups"], [0.0, 0.5]))
+def test_working_sets_reach_the_minimum_with_exact_zeros(loss, noise, l2):
+    rng = np.random.default_rng(4)
+    X = sparse.csr_array(rng.poisson(0.3, (80, 30)).astype(float))
+    y = (X[:, [0]].toarray()[:, 0] + 0.3 * rng.normal(size=80) > X[:, [1]].toarray()[:, 0]).astype(int)
+    noises = {
+        **NOISES,
+        "dropout in groups": NOISES["dropout"].__class__(0.4, reference="zero", groups=np.arange(30) // 3),
+    }
+    penalty = Penalty(l2, 2.0)
+    objective = given_objective(X, y, np.ones(80), LOSSES[loss], noises[noise], 2, penalty=penalty, n_parts=1).objective
+    found = working_sets(objective, np.zeros((31, 1)), Options(1e-8, 500))
+    assert found.converged
+    w = found.coef[:-1, 0]
+    assert 0 < np.count_nonzero(w) < 30
+    # the reference: w = a - b with a, b >= 0, and the loss without its l1 penalty, smoothed by hardly anything
+    smooth = replace(objective, penalty=Penalty(l2))
+    if smooth.has_kink:
+        smooth = smooth.smoothed(np.array([1e-7]))
+
+    def value(ab):
+        point = smooth.at(np.append(ab[:30] - ab[30:60], ab[60])[:, None])
+        gradient = point.gradient[:, 0]
+        slope = np.concatenate([gradient[:-1] + 2.0, 2.0 - gradient[:-1], gradient[-1:]])
+        return point.plain_value[0] + 2.0 * ab[:60].sum(), slope
+
+    bounds = [(0.0, None)] * 60 + [(None, None)]
+    start = np.concatenate([np.maximum(w, 0.0), np.maximum(-w, 0.0), found.coef[-1]])
+    options = {"maxiter": 3000, "maxfun": 20000, "ftol": 1e-15, "gtol": 1e-10}
+    best = min(
+        minimize(value, own, jac=True, bounds=bounds, method="L-BFGS-B", options=options).fun
+        for own in (np.zeros(61), start)
+    )
+    assert found.objective[0] <= best * (1.0 + 1e-6)
+    assert objective.value(found.coef)[0] == pytest.approx(found.objective[0], rel=1e-7)
+
+
+def test_an_objective_of_some_features_is_that_with_the_other_coefficients_at_zero():
+    X, labels, weights = make_data()
+    y, kept = (labels[:, 0] > 0.0).astype(int), np.array([0, 2, 5])
+    for noise in NOISES:
+        own = given_objective(sparse.csr_array(X), y, weights, Logistic(), NOISES[noise], 2, fit_intercept=False)
+        coef = np.zeros((N_FEATURES + 1, 1))
+        coef[kept, 0] = [0.3, -0.5, 0.8]
+        part = restricted(own.objective, kept).at(coef[np.append(kept, N_FEATURES)])
+        whole = own.objective.at(coef)
+        assert_allclose(part.value, whole.value, rtol=1e-12)
+        assert_allclose(part.gradient, whole.gradient[np.append(kept, N_FEATURES)], atol=1e-10)
+
+
+def test_the_proved_gap_is_never_below_the_gap():
+    X, labels, weights = make_data(60)
+    options = {"penalty": Penalty(0.3, 0.8), "fit_intercept": False}
+    y = (labels[:, 0] > 0.0).astype(int)
+    objective = given_objective(X, y, weights, Logistic(), NOISES["dropout"], 2, **options).objective
+    best = working_sets(objective, np.zeros((N_FEATURES + 1, 1)), Options(1e-12, 500))
+    rng = np.random.default_rng(0)
+    for size in np.logspace(-5, 0, 12):
+        coef = best.coef + size * rng.normal(size=best.coef.shape)
+        coef[-1] = 0.0
+        point = objective.at(coef)
+        assert proved_gap(point)[0] >= point.value[0] - best.objective[0] > 0.0
+
+
+@pytest.mark.parametrize("C", [0.01, 1.0, 30.0])
+def test_the_kink_of_the_hinge_is_smoothed_away_to_the_optimum_of_libsvm(C):
+    X, labels, weights = make_data(80)
+    y = labels[:, 0]
+    given = given_objective(X, (y > 0.0).astype(int), weights, Hinge(), None, 2, C=C)
+    found = newton(given.objective, np.zeros((N_FEATURES + 1, 1)), Options(1e-9, 500))
+    assert found.converged
+    theirs = SVC(kernel="linear", C=C, tol=1e-9).fit(X, y, sample_weight=weights)
+    best = given.value(np.append(theirs.coef_[0], theirs.intercept_)[:, None])[0]
+    value = given.objective.value(found.coef)[0]
+    assert value <= best * (1.0 + 1e-8)
+    assert value == pytest.approx(best, rel=1e-5)  # which is as good as libsvm gets
