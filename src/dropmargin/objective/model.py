@@ -67,7 +67,7 @@ def make_model(point: Point, is_majoriser: bool = False, free: Array | None = No
         most = _FEW_PRODUCTS if objective.is_dense else _FEW_PRODUCTS_SPARSE
         is_small = n_free <= _FEW_FEATURES and n_rows * (n_free + 1) ** 2 <= most
         is_quadratic = objective.is_dense and objective.loss.loss.is_quadratic and p <= n_rows
-        if is_small or is_quadratic or is_sharp(point):
+        if is_small or is_quadratic or is_sharp(point).any():
             model = FactorisedModel.of(point, is_majoriser, free)
             if model is not None:
                 return model
@@ -81,11 +81,12 @@ def _is_compiled(objective: Objective) -> bool:
     return block is not None and objective.n_columns == 1 and block.compiled is not None
 
 
-def is_sharp(point: Point) -> bool:
-    """Return whether the noise smooths a kink less than the width of the smoothing, for more than few rows."""
+def is_sharp(point: Point) -> Array:
+    """Return for which outputs the noise smooths a kink less than the smoothing does, in more than few rows."""
     objective = point.objective
-    is_weak = bool(np.any(point.sharp > _SHARP)) or objective.is_noise_free
-    return objective.smooths_l1 or (objective.has_kink and is_weak)
+    if objective.smooths_l1 or not objective.has_kink:
+        return np.full(objective.n_outputs, objective.smooths_l1)
+    return (point.sharp > _SHARP) | objective.is_noise_free
 
 
 # Compiled -----------------------------------------------------------------------------------------------------------

@@ -27,6 +27,8 @@ from dropmargin.penalties import Penalty
 from dropmargin.typing import Array
 
 _TOKENS = count()
+# A kink is sharp where the standard deviation of the score is less than so many widths of its smoothing.
+_SHARP_WIDTHS = 2.0
 
 
 class Task(NamedTuple):
@@ -308,7 +310,7 @@ def _evaluate(block: Block, task: Task, coef: Array, with_slopes: bool) -> tuple
     for piece in _pieces(block, task, coef):
         loss = loss + piece.loss
         if task.width is not None:
-            sharp += (piece.weights * (piece.z[1] < np.square(task.width))).sum(axis=0)
+            sharp += (piece.weights * (piece.z[1] < np.square(_SHARP_WIDTHS * task.width))).sum(axis=0)
             plain = plain + (piece.weights * task.plain.value(piece.y, *piece.z)).sum(axis=0)
         kept.append(piece)
     block.memo["point"] = task.token, kept
