@@ -319,24 +319,17 @@ def _evaluate(block: Block, task: Task, coef: Array, with_slopes: bool) -> tuple
 
 
 def _slopes(block: Block, task: Task, coef: Array) -> tuple[Array, Array | None]:
-    """Return the gradient and `Point.own`."""
+    """Return the gradient and `Point.own`; pieces of coupled classes keep their own."""
     gradient, own_sums, kept = np.zeros_like(coef), None, []
-    has_own = isinstance(task.scores, Moments)
-    if has_own and not task.loss.is_coupled:
-        own_sums = np.zeros((coef.shape[0] - 1, coef.shape[1]))
     for piece in _pieces(block, task, coef):
-        local = task.loss.of_class(coef, piece.number)
-        if has_own:
-            part, own = task.scores.transposed(piece.rows, *piece.first)  # type: ignore[attr-defined]
-            part[:-1] += 2.0 * own * local[:-1]
-            if own_sums is not None:
-                own_sums += own
-            kept.append(piece._replace(own=own if task.loss.is_coupled else None))
-        else:
-            part = task.scores.vjp(piece.rows, local, piece.first)
-            kept.append(piece)
+        part, own = task.scores.gradient(piece.rows, task.loss.of_class(coef, piece.number), piece.first)
         gradient += task.loss.adjoint(part, piece.number)
-    block.memo["point"] = task.token, kept
+        if task.loss.is_coupled:
+            kept.append(piece._replace(own=own))
+        elif own is not None:
+            own_sums = own if own_sums is None else own_sums + own
+    if kept:
+        block.memo["point"] = task.token, kept
     return gradient, own_sums
 
 
