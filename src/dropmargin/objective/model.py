@@ -45,8 +45,8 @@ _SHARP = 0.01
 class Model(ABC):
     """A quadratic model ``g.x + x'Hx / 2`` at a point, one per output."""
 
-    #: Whether the model is solved exactly, so that its prediction for a new gradient is reliable.
-    is_exact = False
+    #: Whether the preconditioner is nearly the inverse, so that the model's prediction for a new gradient is reliable.
+    is_well_preconditioned = False
 
     @abstractmethod
     def solve(self, right: Array, rtol: float, atol: Array, max_iter: int) -> Solution:
@@ -67,7 +67,8 @@ def make_model(point: Point, is_majoriser: bool = False, free: Array | None = No
         most = _FEW_PRODUCTS if objective.is_dense else _FEW_PRODUCTS_SPARSE
         is_small = n_free <= _FEW_FEATURES and n_rows * (n_free + 1) ** 2 <= most
         is_quadratic = objective.is_dense and objective.loss.loss.is_quadratic and p <= n_rows
-        if is_small or is_quadratic or is_sharp(point).any():
+        is_uneven = objective.is_noise_free or not is_majoriser
+        if is_small or is_quadratic or (is_uneven and is_sharp(point).any()):
             model = FactorisedModel.of(point, is_majoriser, free)
             if model is not None:
                 return model
@@ -139,7 +140,7 @@ class CompiledModel(Model):
 class FactorisedModel(Model):
     """The matrix of each output, by its Cholesky factor."""
 
-    is_exact = True
+    is_well_preconditioned = True
 
     def __init__(self, factors: list[Array], index: Array, shape: tuple[int, int]) -> None:
         self.factors, self.index, self.shape = factors, index, shape
@@ -262,6 +263,7 @@ class IterativeModel(Model):
         self.deflation: Deflation | None = None
         self.diagonal: Any = None  # where it is the preconditioner
         inverse = None if free is not None else gram_inverse(point, is_majoriser)
+        self.is_well_preconditioned = inverse is not None
         self._inverse: Any = self._diagonal_inverse() if inverse is None else inverse
 
     def product(self, direction: Array) -> Array:

@@ -37,8 +37,9 @@ _ROUNDING = 1e-13
 _INNER_SHARE = 0.5
 # The curvature changes along a step: a safety factor of the gap that the model predicts for the new gradient.
 _SAFETY = 1.5
-# The model is not used for the new gradient if the actual decrease differs by more than this share.
-_MODEL_ERROR = 0.1
+# The model is not used for the new gradient if the actual decrease differs by more than this share, the second one where
+# the preconditioner is the diagonal.
+_MODEL_ERROR, _SMALL_MODEL_ERROR = 0.5, 0.1
 # Hessians are no longer estimated from a subsample if a predicted decrease is more than this share of the previous one.
 _SLOW = 0.5
 # The first errors of the smoothing, relative to the objective.
@@ -256,11 +257,16 @@ class _State:
             return np.where(known, 2.0 * predicted * factor / (1.0 - factor) + step.remaining, np.inf)
         error = np.where(length > 0.0, np.abs(predicted - decrease), predicted)
         gap = error + step.remaining
-        # What conjugate gradients left is known from their steps up to a factor of ten. Near the minimum, the model says
-        # more of the new gradient; a short iteration misses the lowest eigenvalues, so that of all steps counts.
-        is_trusted = (length == 1.0) & (error <= _MODEL_ERROR * predicted) & (not step.is_majoriser)
-        if is_trusted.any() or np.any((gap <= self.tolerance) & self.is_last):
+        is_whole = (length == 1.0) & (not step.is_majoriser)
+        if step.model.is_well_preconditioned:
+            # The model is known along all directions, and so its decrease for the new gradient.
+            ahead = _SAFETY * step.model.decrease(self.slope(), step.lowest)
+            gap = np.where(is_whole & (error <= _MODEL_ERROR * predicted), np.minimum(gap, ahead), gap)
+        elif is_whole.any() or np.any((gap <= self.tolerance) & self.is_last):
+            # What conjugate gradients left is known from their steps up to a factor of ten, and a short iteration misses
+            # the lowest eigenvalues, so that of all steps counts. Near the minimum the new gradient says more.
             ahead = step.model.decrease(self.slope(), self.lowest)
+            is_trusted = is_whole & (error <= _SMALL_MODEL_ERROR * predicted)
             gap = np.where(is_trusted, np.maximum(error, _SAFETY * ahead), np.maximum(gap, ahead))
         if self.l1:
             gap = np.maximum(gap, proved_gap(self.point) / _PROVED)
@@ -292,7 +298,7 @@ class _State:
             return
         self.errors, self.is_sharp = objective.width * objective.weight / self.scale, is_sharp(point)
         self.is_last = self.errors <= _SIMILAR * self.last_error
-        last = np.where(self.is_sharp, 0.5 * self.errors / (objective.n_features + _AT_LEAST), 0.4 * tol)
+        last = np.where(self.is_sharp, 0.5 * self.errors / (objective.n_features + _AT_LEAST), 0.45 * tol)
         before = np.where(self.is_sharp, 0.1, 1.0) * self.errors
         self.tolerance = np.where(self.is_last, last, before) * self.scale
 
