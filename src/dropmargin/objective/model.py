@@ -29,7 +29,7 @@ from dropmargin.typing import Array
 
 # A matrix is factorised for at most so many features, if it costs at most so many products per output; up to the last
 # number of features where the curvature is uneven: conjugate gradients took 10 times as long on 600 x 60 without noise.
-_FEW_FEATURES, _FEW_PRODUCTS, _FEW_PRODUCTS_SPARSE, _DIRECT_FEATURES = 100, 2**25, 2**20, 1500
+_FEW_FEATURES, _FEW_PRODUCTS, _FEW_PRODUCTS_SPARSE, _DIRECT_FEATURES = 100, 2**22, 2**20, 1500
 # For products of entries of at most so many numbers, all outputs are one product with a table of them.
 _TABLE = 2**21
 # The Gram matrix is for at most so many features, and is computed from so many rows per feature.
@@ -264,6 +264,8 @@ class IterativeModel(Model):
         self.diagonal: Any = None  # where it is the preconditioner
         inverse = None if free is not None else gram_inverse(point, is_majoriser)
         self.is_well_preconditioned = inverse is not None
+        if inverse is not None and not self.objective.is_coupled and point.coef[:-1].any():
+            self._deflate_coef()
         self._inverse: Any = self._diagonal_inverse() if inverse is None else inverse
 
     def product(self, direction: Array) -> Array:
@@ -280,6 +282,12 @@ class IterativeModel(Model):
         """Return an approximate inverse times a residual."""
         out = self._inverse(residual)
         return out if self.free is None else out * self.free
+
+    def _deflate_coef(self) -> None:
+        """Set the deflation of the coefficients alone: the shared Gram matrix knows the intercept."""
+        coef = self.point.coef.copy()
+        coef[-1] = 0.0
+        self.deflation = Deflation(coef, self.product(coef), None)
 
     def _diagonal_inverse(self) -> Any:
         """Return the inverse of the diagonal, after setting the deflation of the coefficients and the intercept."""

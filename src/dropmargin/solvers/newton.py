@@ -229,7 +229,10 @@ class _State:
         self.least = np.minimum(self.least, self.previous)
         self.n_flat = np.where(decrease > _ROUNDING * self.scale, 0, self.n_flat + 1)
         self.coef[:, slice(None) if self.objective.is_coupled else self.outputs] = trial.coef
-        self.values[self.outputs], self.gaps[self.outputs] = trial.plain_value, gaps + self.errors * self.scale
+        self.values[self.outputs], self.gaps[self.outputs] = (
+            trial.plain_value,
+            gaps + np.where(self.is_sharp, 1.0, 0.1) * self.errors * self.scale,
+        )
         total = float(self.values.sum()), float(self.gaps.sum())
         self.history.append(Iteration(iteration, *total, self.objective.n_passes, self.n_active))
         self.options.monitor(self.history[-1])
@@ -298,7 +301,7 @@ class _State:
             return
         self.errors, self.is_sharp = objective.width * objective.weight / self.scale, is_sharp(point)
         self.is_last = self.errors <= _SIMILAR * self.last_error
-        last = np.where(self.is_sharp, 0.5 * self.errors / (objective.n_features + _AT_LEAST), 0.45 * tol)
+        last = np.where(self.is_sharp, 0.5 * self.errors / (objective.n_features + _AT_LEAST), 0.9 * tol)
         before = np.where(self.is_sharp, 0.1, 1.0) * self.errors
         self.tolerance = np.where(self.is_last, last, before) * self.scale
 
