@@ -27,8 +27,6 @@ from dropmargin.penalties import Penalty
 from dropmargin.typing import Array
 
 _TOKENS = count()
-# A kink is sharp where the standard deviation of the score is less than so many widths of its smoothing.
-_SHARP_WIDTHS = 2.0
 
 
 class Task(NamedTuple):
@@ -41,7 +39,7 @@ class Task(NamedTuple):
     scores: Scores
     loss: Any
     C: float
-    width: Array | None
+    sharp_width: Array | None
     plain: Any
     token: int
     same: tuple[int, Any] | None
@@ -76,7 +74,7 @@ class Point:
         ``sum_i u_i V_d(x_id)``, half the diagonal of the second-order term of the noise; ``None`` where it is not
         diagonal.
     sharp : ndarray of shape (n_columns,)
-        The share of the weight in rows whose scores vary by less than the smoothing of a kink.
+        The share of the weight in rows whose scores have a standard deviation below `Objective.sharp_width`.
     plain_value : ndarray of shape (n_outputs,)
         The value without smoothing.
     """
@@ -180,6 +178,8 @@ class Objective:
     is_dense : bool
     width : ndarray of shape (n_columns,) or None
         The width over which a kink of the loss is smoothed.
+    sharp_width : ndarray of shape (n_columns,) or None
+        The kink is sharp for rows whose scores have a lower standard deviation.
     smooths_l1 : bool
         Whether the kink of an l1 penalty is smoothed as well, by a width with the same error.
     sample : Objective or None
@@ -201,6 +201,7 @@ class Objective:
     weight: float
     is_dense: bool
     width: Array | None = None
+    sharp_width: Array | None = None
     smooths_l1: bool = False
     sample: Objective | None = None
     cache: dict[Any, Any] = field(default_factory=dict)
@@ -241,7 +242,7 @@ class Objective:
         if width is not None:
             loss = replace(loss, loss=loss.loss.smoothed(width))
         plain = None if width is None else self.loss.loss
-        return Task(self.scores, loss, self.C, width, plain, next(_TOKENS), same)
+        return Task(self.scores, loss, self.C, self.sharp_width if plain else None, plain, next(_TOKENS), same)
 
     def at(self, coef: Array, same: Point | None = None) -> Point:
         """Return the point at ``coef``; ``same`` is that of the same loss with another smoothing."""
@@ -263,19 +264,20 @@ class Objective:
         if self.is_coupled or (len(outputs) == self.n_columns and (np.diff(outputs) == 1).all()):
             return self
         loss = replace(self.loss, outputs=[self.loss.outputs[k] for k in outputs])
-        width = None if self.width is None else self.width[outputs]
+        widths = [None if own is None else own[outputs] for own in (self.width, self.sharp_width)]
         sample = None if self.sample is None else self.sample.select(outputs)
         own = {"loss": loss, "penalty": self.penalty.select(outputs), "n_columns": len(outputs)}
-        return replace(self, width=width, sample=sample, **own)
+        return replace(self, width=widths[0], sharp_width=widths[1], sample=sample, **own)
 
-    def smoothed(self, width: Array | None) -> Objective:
+    def smoothed(self, width: Array, sharp_width: Array | None = None) -> Objective:
         """Return the objective with its kink smoothed over this width, one number per output."""
-        sample = None if self.sample is None else self.sample.smoothed(width)
+        sharp_width = width if sharp_width is None else sharp_width
+        sample = None if self.sample is None else self.sample.smoothed(width, sharp_width)
         penalty = self.penalty
-        if self.smooths_l1 and width is not None:
+        if self.smooths_l1:
             of_penalty = float(width[0]) * self.weight / (penalty.l1 * self.n_features * self.n_columns)
             penalty = replace(penalty, width=of_penalty)
-        return replace(self, width=width, sample=sample, penalty=penalty)
+        return replace(self, width=width, sharp_width=sharp_width, sample=sample, penalty=penalty)
 
     @property
     def is_smoothed(self) -> bool:
@@ -309,13 +311,13 @@ def _evaluate(block: Block, task: Task, coef: Array, with_slopes: bool) -> tuple
     plain, kept = np.zeros_like(sharp), []
     for piece in _pieces(block, task, coef):
         loss = loss + piece.loss
-        if task.width is not None:
-            sharp += (piece.weights * (piece.z[1] < np.square(_SHARP_WIDTHS * task.width))).sum(axis=0)
+        if task.plain is not None:
+            sharp += (piece.weights * (piece.z[1] < np.square(task.sharp_width))).sum(axis=0)
             plain = plain + (piece.weights * task.plain.value(piece.y, *piece.z)).sum(axis=0)
         kept.append(piece)
     block.memo["point"] = task.token, kept
     block.memo.pop("second", None)
-    return loss, sharp, loss if task.width is None else plain, *(_slopes(block, task, coef) if with_slopes else ())
+    return loss, sharp, loss if task.plain is None else plain, *(_slopes(block, task, coef) if with_slopes else ())
 
 
 def _slopes(block: Block, task: Task, coef: Array) -> tuple[Array, Array | None]:

@@ -37,13 +37,16 @@ _ROUNDING = 1e-13
 _INNER_SHARE = 0.5
 # The curvature changes along a step: a safety factor of the gap that the model predicts for the new gradient.
 _SAFETY = 1.5
-# The model is not used for the new gradient if the actual decrease differs by more than this share, the second one where
-# the preconditioner is the diagonal.
+# The model is not used for the new gradient if the actual decrease differs by more than this share; less is allowed for
+# a diagonal preconditioner.
 _MODEL_ERROR, _SMALL_MODEL_ERROR = 0.5, 0.1
 # Hessians are no longer estimated from a subsample if a predicted decrease is more than this share of the previous one.
 _SLOW = 0.5
 # The first errors of the smoothing, relative to the objective.
 _FIRST_ERROR, _FIRST_ERROR_WARM, _LEAST_ERROR = 0.05, 1e-3, 1e-13
+# The noise smooths the kink where scores have a standard deviation of so many widths of the smoothing, and of the width
+# that has the other error: near a sharper kink, small predicted decreases prove nothing.
+_SHARP_WIDTHS, _LEAST_SHARP_ERROR = 2.0, 0.01
 # The last error may exceed its share of the tolerance so many times: the objective falls after it is chosen.
 _SIMILAR = 1.5
 # Where kinks are sharp, Newton's decrement is a certificate only if it is small against the weight of a single row.
@@ -266,8 +269,8 @@ class _State:
             ahead = _SAFETY * step.model.decrease(self.slope(), step.lowest)
             gap = np.where(is_whole & (error <= _MODEL_ERROR * predicted), np.minimum(gap, ahead), gap)
         elif is_whole.any() or np.any((gap <= self.tolerance) & self.is_last):
-            # What conjugate gradients left is known from their steps up to a factor of ten, and a short iteration misses
-            # the lowest eigenvalues, so that of all steps counts. Near the minimum the new gradient says more.
+            # What conjugate gradients left is known up to a factor of ten, and a short iteration misses the lowest
+            # eigenvalues, so that of all steps counts. Near the minimum the new gradient says more.
             ahead = step.model.decrease(self.slope(), self.lowest)
             is_trusted = is_whole & (error <= _SMALL_MODEL_ERROR * predicted)
             gap = np.where(is_trusted, np.maximum(error, _SAFETY * ahead), np.maximum(gap, ahead))
@@ -307,7 +310,9 @@ class _State:
 
     def _smooth(self, errors: Array) -> None:
         """Set the widths of the smoothing to those of some errors."""
-        objective = self.objective.smoothed(errors * self.scale / self.objective.weight)
+        unit = self.scale / self.objective.weight
+        sharp_width = _SHARP_WIDTHS * np.maximum(errors, _LEAST_SHARP_ERROR) * unit
+        objective = self.objective.smoothed(errors * unit, sharp_width)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # of an output whose objective is zero
             self._move(objective.at(self.point.coef, self.point))
 
