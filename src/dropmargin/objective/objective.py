@@ -311,7 +311,7 @@ def _evaluate(block: Block, task: Task, coef: Array, with_slopes: bool) -> tuple
     plain, kept = np.zeros_like(sharp), []
     for piece in _pieces(block, task, coef):
         loss = loss + piece.loss
-        if task.plain is not None:
+        if task.sharp_width is not None:
             sharp += (piece.weights * (piece.z[1] < np.square(task.sharp_width))).sum(axis=0)
             plain = plain + (piece.weights * task.plain.value(piece.y, *piece.z)).sum(axis=0)
         kept.append(piece)
