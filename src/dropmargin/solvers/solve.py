@@ -207,8 +207,9 @@ def solve_outputs(
     columns, means, variance = features
     # 1. The start: given, or a rough fit to a subsample where that saves passes, or zero with a good intercept.
     sample, first_passes = None, 0.0
-    if isinstance(problem.loss, MomentLoss) and problem.loss.kink and variance.is_zero and not problem.penalty.l1:
-        start = None  # a solution is far from the minima of the first smoothed problems
+    has_kink = isinstance(problem.loss, MomentLoss) and problem.loss.kink > 0.0
+    if has_kink and start is not None and ((variance.is_zero and not problem.penalty.l1) or not start[:-1].any()):
+        start = None  # far from the minima of the first smoothed problems
     if start is None and _suits_subsample(problem, data):
         sample = data.subsample(outputs)
         if sample is not None:
