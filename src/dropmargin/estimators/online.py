@@ -18,6 +18,7 @@ from dropmargin.data.missing_values import FeatureStatistics
 from dropmargin.estimators import validation
 from dropmargin.estimators.classification import MarginalisedClassifier
 from dropmargin.estimators.fitting import problem_of, set_classes, set_result
+from dropmargin.estimators.held_out import refuse
 from dropmargin.losses import MomentLoss
 from dropmargin.online import Stream
 from dropmargin.solvers import Result, no_monitor
@@ -122,6 +123,7 @@ class OnlineMixin(MarginalisedClassifier):
             return self._partial_fit(X, y, classes, sample_weight)
 
     def _partial_fit(self, X: Any, y: Any, classes: Any, sample_weight: Any) -> OnlineMixin:
+        refuse(self, "a stream")
         problem = problem_of(self)
         stream: Stream | None = getattr(self, "_stream", None)
         known = self._check_classes(classes, stream is None)
