@@ -262,5 +262,5 @@ def test_errors_say_what_to_do():
         DropoutSVC().fit(X, y).predict_set(X)
     with pytest.raises(ValueError, match="coverage must be a number"):
         DropoutSVC(conformal=True).fit(X, y).predict_set(X, 90)
-    with pytest.raises(ValueError, match="was set after fit"):
+    with pytest.raises(ValueError, match="fitted without it"):
         DropoutSVC().fit(X, y).set_params(probability="sigmoid").predict_proba(X)

@@ -91,12 +91,15 @@ def log_sigmoids(model: Any, mean: Array, variance: Array) -> Array:
 def log_probabilities(model: Any, X: Any) -> Array:
     """Return the logarithms of the calibrated probabilities of checked rows."""
     if not hasattr(model, "calibration_"):
-        raise ValueError(f"probability={model.probability!r} was set after fit: fit again.")
+        raise ValueError(
+            f"probability={model.probability!r} takes effect at the end of a fit, and this model was fitted without it: "
+            "fit again."
+        )
     logs = log_sigmoids(model, *score_moments(model, X))
     if model.probability == "sigmoid":
         return logs
     if not hasattr(model, "isotonic_"):
-        raise ValueError("probability='isotonic' was set after fit: fit again.")
+        raise ValueError("probability='isotonic' takes effect at the end of a fit: fit again.")
     places, *values = model.isotonic_
     p = np.column_stack([np.interp(own, places, to) for own, to in zip(np.exp(logs).T, values, strict=True)])
     return np.log(p / p.sum(axis=1, keepdims=True))
