@@ -92,7 +92,7 @@ def log_probabilities(model: Any, X: Any) -> Array:
     """Return the logarithms of the calibrated probabilities of checked rows."""
     if not hasattr(model, "calibration_"):
         raise ValueError(
-            f"probability={model.probability!r} takes effect at the end of a fit, and this model was fitted without it: "
+            f"probability={model.probability!r} takes effect at the end of fit, and this model was fitted without it; "
             "fit again."
         )
     logs = log_sigmoids(model, *score_moments(model, X))
