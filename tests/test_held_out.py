@@ -20,6 +20,8 @@ from dropmargin import (
     DropoutSVCCV,
     DropoutSVR,
     MCFClassifier,
+    TableClassifier,
+    TableRegressor,
 )
 from dropmargin.estimators import fitting
 from dropmargin.io.model import ModelFormatError, load, save
@@ -264,3 +266,25 @@ def test_errors_say_what_to_do():
         DropoutSVC(conformal=True).fit(X, y).predict_set(X, 90)
     with pytest.raises(ValueError, match="fitted without it"):
         DropoutSVC().fit(X, y).set_params(probability="sigmoid").predict_proba(X)
+
+
+# Tables -----------------------------------------------------------------------------------------------------------
+
+
+def test_tables_forward_probabilities_sets_and_intervals(tmp_path):
+    pd = pytest.importorskip("pandas")
+    X, y = _skewed(1500, is_class=True)
+    table = pd.DataFrame(X, columns=list("abcdefgh")).assign(kind=np.where(X[:, 7] > 0.0, "high", "low"))
+    options = {"basis": "spline", "noise": 0.1, "C": 1.0, "random_state": 0, "verbose": 0, "conformal": True}
+    model = TableClassifier("hinge", probability="sigmoid", **options).fit(table[:700], y[:700])
+    rows = table[700:].mask(np.random.default_rng(0).random((800, 9)) < 0.3)
+    np.testing.assert_allclose(model.predict_proba(rows).sum(axis=1), 1.0)
+    sets = model.predict_set(rows)
+    assert sets[np.arange(800), y[700:]].mean() == pytest.approx(0.9, abs=0.03)
+    save(model, tmp_path / "model")
+    np.testing.assert_array_equal(load(tmp_path / "model").predict_set(rows), sets)
+    target = _skewed(1500)[1]
+    low, high = TableRegressor(**options).fit(table[:700], target[:700]).predict_interval(rows).T
+    assert np.mean((low <= target[700:]) & (target[700:] <= high)) == pytest.approx(0.9, abs=0.03)
+    with pytest.raises(ValueError, match="conformal=True needs basis='linear', 'spline' or 'auto', got 'fourier'"):
+        TableRegressor(**{**options, "basis": "fourier"}).fit(table, target)

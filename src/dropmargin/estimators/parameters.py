@@ -150,7 +150,7 @@ def _rank(name: str, value: Any) -> int | None:
     return None if value is None else validation.check_integer(name, value, 0)
 
 
-def _method(name: str, value: Any) -> str | None:
+def probability_method(name: str, value: Any) -> str | None:
     if value is not None and value not in ("sigmoid", "isotonic"):
         raise ValueError(f"{name} must be None, 'sigmoid' or 'isotonic', got {value!r}.")
     return value
@@ -184,7 +184,7 @@ class ClassParameters(Parameters):
 
     multi_class: str = parameter(default="ovr", choices=("ovr", "ovo", "multinomial"))
     class_weight: Any = parameter(default=None)
-    probability: str | None = parameter(default=None, check=_method)
+    probability: str | None = parameter(default=None, check=probability_method)
 
 
 class RunParameters(Parameters):
