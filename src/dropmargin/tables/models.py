@@ -70,7 +70,7 @@ class TableClassifier(ClassifierMixin, TableModel):
         For an encoder of another package: a function from the name of a feature to the name of its column. By default
         it is the column whose name the feature's name starts with.
     conformal : bool, default=False
-        Whether five more fits score held-out rows, for `predict_set`. The Fourier basis is left out.
+        Whether five more fits score held-out rows, for `predict_set`, without the Fourier basis.
     probability : {"sigmoid", "isotonic"} or None, default=None
         How `predict_proba` is calibrated on held-out rows, by the same fits; ``None``: scores of the logistic loss are
         log-odds.
@@ -291,7 +291,7 @@ class TableRegressor(RegressorMixin, TableModel):
         For an encoder of another package: a function from the name of a feature to the name of its column. By default
         it is the column whose name the feature's name starts with.
     conformal : bool, default=False
-        Whether five more fits score held-out rows, for intervals that assume no normal law. The Fourier basis is left out.
+        Whether five more fits score held-out rows, for intervals that assume no normal law, without the Fourier basis.
 
     Attributes
     ----------
