@@ -222,7 +222,8 @@ class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel
         """Return the probability of each class.
 
         Only with ``probability``, which calibrates scores, or for losses whose scores are log-odds (the logistic
-        losses), and not with ``multi_class="ovo"``.
+        losses), and not with ``multi_class="ovo"``. The label of the highest calibrated probability may be another than
+        that of `predict`, which is that of the scores, as in `sklearn.svm.SVC`.
 
         Parameters
         ----------

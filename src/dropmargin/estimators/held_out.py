@@ -102,7 +102,9 @@ def _splits(model: Any, rows: TrainingRows) -> list[tuple[Array, Array]]:
         fewest = int(np.unique(labels[used], return_counts=True)[1].min())
     if fewest < 2:
         what = " of each class" if is_classifier(model) else ""
-        raise ValueError(f"probability and conformal need at least two rows{what}, to hold some out, got {fewest}.")
+        raise ValueError(
+            f"probability and conformal need at least two rows{what}, to hold some out, got n_samples={fewest}."
+        )
     cv = folds(min(_N_FOLDS, fewest), shuffle=True, random_state=0)
     return [(used[train], used[test]) for train, test in cv.split(np.zeros((len(used), 1)), labels[used])]
 

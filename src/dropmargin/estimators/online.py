@@ -71,6 +71,10 @@ def _check_stream(estimator: OnlineMixin) -> None:
             f"{name} has no partial_fit with multi_class='multinomial': the earlier rows are kept for each output "
             "alone, and a softmax couples the outputs. Set multi_class='ovr' or 'ovo', or use fit."
         )
+    try:
+        refuse(estimator, "a stream")
+    except ValueError as error:
+        raise AttributeError(f"{name} has no partial_fit: {error}") from None
 
 
 class OnlineMixin(MarginalisedClassifier):
@@ -123,7 +127,6 @@ class OnlineMixin(MarginalisedClassifier):
             return self._partial_fit(X, y, classes, sample_weight)
 
     def _partial_fit(self, X: Any, y: Any, classes: Any, sample_weight: Any) -> OnlineMixin:
-        refuse(self, "a stream")
         problem = problem_of(self)
         stream: Stream | None = getattr(self, "_stream", None)
         known = self._check_classes(classes, stream is None)
