@@ -8,7 +8,7 @@ to a third, up to two thirds, and more. Tables of up to 1,000 rows are split ten
 diabetes, diamonds, midwest (poverty of counties), txhousing, and a column of magic and of spambase given the others,
 most of them not normal. Labels: the tables of `benchmarks.missing_cells`. Peers: the normal law (``conformal=False``)
 and, for numbers, ridge regression with mean imputation and split-conformal intervals from a fifth of the training rows,
-which are complete. Prints Markdown tables, and writes results/coverage.jsonl if all tables were measured.
+which are complete. Prints Markdown tables, and writes results/coverage.jsonl, in place of earlier lines of a table.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from benchmarks.report import RESULTS, machine
 from dropmargin import DropoutRidgeCV, DropoutSVCCV
 
 NUMBERS = ("diabetes", "diamonds", "midwest", "txhousing", "magic column", "spambase column")
-LABELS = ("cancer", "segment", "phoneme", "magic", "spambase", "penbased")
+LABELS = ("cancer", "segment", "phoneme", "magic", "spambase", "wine")
 COVERAGE, MOST_ROWS, SHARES = 0.9, 2000, ("none", "to 1/3", "to 2/3", "more")
 FILE = RESULTS / "coverage.jsonl"
 OPTIONS = {"missing": "conditional", "target_noise": 0.3, "noises": 4, "Cs": 7, "conformal": True, "verbose": 0}
@@ -145,18 +145,18 @@ def markdown(results: list[dict[str, Any]], tables: Any) -> str:
 
 
 def main(tables: list[str]) -> None:
-    """Measure tables and print their results; store those of all tables."""
+    """Measure tables, store the results, and print those of all tables."""
     warnings.simplefilter("ignore")
-    results = []
+    lines = [json.loads(line) for line in FILE.read_text().splitlines()[1:]] if FILE.exists() else []
     for table in tables or (*NUMBERS, *LABELS):
+        lines = [one for one in lines if one["key"]["table"] != table]
         for result in measure(table):
             print(json.dumps(result), flush=True)
-            results.append(result)
-    if {one["key"]["table"] for one in results} == {*NUMBERS, *LABELS}:
+            lines.append(result)
         head = {"format": 1, "command": "python -m benchmarks.coverage", **machine()}
-        FILE.write_text("".join(json.dumps(line) + "\n" for line in [head, *results]))
+        FILE.write_text("".join(json.dumps(line) + "\n" for line in [head, *lines]))
     for own in (NUMBERS, LABELS):
-        print(markdown(results, own), end="\n\n")
+        print(markdown(lines, own), end="\n\n")
 
 
 if __name__ == "__main__":
