@@ -53,6 +53,8 @@ def methods(X: Any, y: Any) -> Iterator[tuple[str, Any]]:
     plain = ours.best_estimator_.set_params(probability=None)
     yield "DropoutSVC, scikit-learn's sigmoid", CalibratedClassifierCV(plain, ensemble=False).fit(X, y)
     yield "DropoutLogisticRegression", DropoutLogisticRegressionCV(**options).fit(X, y)
+    calibrated = DropoutLogisticRegressionCV(probability="sigmoid", **options)
+    yield "DropoutLogisticRegression sigmoid", calibrated.fit(X, y)
     for name, imputer in (
         ("means", SimpleImputer()),
         ("iterative", IterativeImputer(max_iter=5, tol=0.0, random_state=0)),
