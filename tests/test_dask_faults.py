@@ -5,6 +5,7 @@ Workers are closed, and their data are lost. In `test_dask_kills` they are proce
 
 from __future__ import annotations
 
+import itertools
 import time
 
 import dask
@@ -15,10 +16,12 @@ from sklearn.base import clone
 
 from backends import reference
 from clusters import PATIENCE, assert_same_optimum, at_iteration, local_cluster, make_rows, partitions, serial_fit
-from dropmargin import DropoutLogisticRegression
+from dropmargin import DropoutLogisticRegression, DropoutLogisticRegressionCV
 from dropmargin.dask import ClusterError, fit
+from dropmargin.dask.partitions import DaskPartitions
 from dropmargin.data import Rows
 from dropmargin.estimators.partition_fit import fit_partitions
+from dropmargin.model_selection import partitions as searches
 from marks import says
 
 pytestmark = pytest.mark.timeout(240)
@@ -60,6 +63,35 @@ def test_the_loss_of_all_workers_is_an_error_after_the_timeout():
         with pytest.raises(ClusterError, match=says("timeout=2 seconds", "workers: none")):
             fit_partitions(model, data, monitor=at_iteration(1, lambda: close_worker(client)))
         assert time.monotonic() - begin < PATIENCE
+        assert not hasattr(model, "coef_")
+
+
+def test_a_worker_is_lost_in_a_search(monkeypatch):
+    """After some passes over the folds; the search goes on with the other worker."""
+    search = DropoutLogisticRegressionCV(noises=[0.1, 0.5], Cs=[0.01, 0.1], cv=2, prune=False, verbose=0)
+    rows, call, n_calls = make_rows(5), DaskPartitions.map_sum, itertools.count()
+    expected = clone(search).fit(np.concatenate([own.X for own in rows]), np.concatenate([own.y for own in rows]))
+    monkeypatch.setattr(searches, "_GATHERED_BYTES", 0)
+    with local_cluster(2) as client:
+
+        def map_sum(self, *args):
+            if next(n_calls) == 25:
+                close_worker(client)
+            return call(self, *args)
+
+        monkeypatch.setattr(DaskPartitions, "map_sum", map_sum)
+        model = fit(clone(search), [dask.delayed(_load)(own, None) for own in rows])
+        assert len(client.nthreads()) == 1
+    assert next(n_calls) > 50
+    assert_allclose(model.scores_, expected.scores_, rtol=1e-3)
+
+
+def test_a_lost_scheduler_is_an_error():
+    with dask.config.set({"distributed.comm.timeouts.connect": "1s"}), local_cluster(1) as client:
+        model, close = clone(MODEL), client.cluster.scheduler.close
+        monitor = at_iteration(2, lambda: client.sync(close))
+        with pytest.raises(ClusterError, match="connection to the Dask scheduler is lost"):
+            fit_partitions(model, partitions(client, 3), monitor=monitor)
         assert not hasattr(model, "coef_")
 
 
