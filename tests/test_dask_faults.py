@@ -5,12 +5,15 @@ Workers are closed, and their data are lost. In `test_dask_kills` they are proce
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import dask
 import numpy as np
 import pytest
+from distributed import Client
 from numpy.testing import assert_allclose
 from sklearn.base import clone
 
@@ -84,6 +87,50 @@ def test_a_worker_is_lost_in_a_search(monkeypatch):
         assert len(client.nthreads()) == 1
     assert next(n_calls) > 50
     assert_allclose(model.scores_, expected.scores_, rtol=1e-3)
+
+
+def test_scattered_data_that_are_lost_are_an_error():
+    """Dask does not know how to compute them again."""
+    with local_cluster(2) as client:
+        sent = client.scatter([(own.X, own.y) for own in make_rows(4)], broadcast=False)
+        monitor, data = at_iteration(2, lambda: close_worker(client)), DaskPartitions(client, sent, timeout=PATIENCE)
+        with pytest.raises(ClusterError, match=says("lost with a worker", "Client.scatter", "dask.delayed")):
+            fit_partitions(clone(MODEL), data.transformed(_as_rows), monitor=monitor)
+
+
+def _as_rows(pair):
+    return Rows(*pair)
+
+
+def test_two_clients_fit_on_one_cluster_at_the_same_time():
+    expected = [serial_fit(clone(MODEL), n_parts) for n_parts in (3, 5)]
+    with local_cluster(2) as client, Client(client.cluster, set_as_default=False) as other:
+
+        def run(own, n_parts):
+            return fit_partitions(clone(MODEL), partitions(own, n_parts))
+
+        with ThreadPoolExecutor(2) as pool:
+            for model, wanted in zip(pool.map(run, [client, other], [3, 5]), expected, strict=True):
+                assert_same_optimum(model, wanted)
+
+
+def test_clients_that_cannot_be_used_are_refused():
+    pairs = [dask.delayed((own.X, own.y)) for own in make_rows(2)]
+    with pytest.raises(ValueError, match="no Dask client"):
+        fit(clone(MODEL), pairs)
+    with pytest.raises(TypeError, match=r"client must be a dask\.distributed\.Client or None, got str"):
+        fit(clone(MODEL), pairs, client="scheduler:8786")
+
+    async def in_a_loop():
+        async with Client(n_workers=1, processes=False, dashboard_address=":0", asynchronous=True) as client:
+            with pytest.raises(ValueError, match="client is asynchronous"):
+                fit(clone(MODEL), pairs, client=client)
+
+    asyncio.run(in_a_loop())
+    with local_cluster(1) as client:
+        pass
+    with pytest.raises(ClusterError, match="client is closed"):
+        fit(clone(MODEL), pairs, client=client)
 
 
 def test_a_lost_scheduler_is_an_error():
