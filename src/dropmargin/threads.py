@@ -18,7 +18,8 @@ def in_threads(jobs: Sequence[Callable[[], T]], n_threads: int, stop: threading.
     """Return the results of independent jobs.
 
     After an error or an interrupt, ``stop`` is set, on which running jobs end, and no other job starts. The error is
-    that of the first failed job in the order of the jobs. Threads inherit NumPy's handling of floating-point errors.
+    that of the first job, in the order of the jobs, that failed by itself. Threads inherit NumPy's handling of
+    floating-point errors.
 
     An interrupt is raised in the main thread between any two instructions. Inside `threading.Condition`, on which the
     pools of the standard library wait, it leaves a lock behind, and the next wait never ends. So the main thread uses
@@ -41,7 +42,8 @@ def in_threads(jobs: Sequence[Callable[[], T]], n_threads: int, stop: threading.
                 while not is_over and (number := next(numbers, -1)) >= 0:
                     results[number] = jobs[number]()
         except BaseException as error:
-            errors[number] = error
+            if stop is None or not stop.is_set():  # else it ended because another job had failed
+                errors[number] = error
             end()
         finally:
             running.release()
