@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
 import sys
 import time
 import warnings
@@ -24,7 +23,7 @@ from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
-from benchmarks import report
+from benchmarks import results
 from benchmarks.cases import CASES
 from dropmargin import DropoutLogisticRegression, DropoutSVC
 
@@ -172,23 +171,9 @@ def measure(name: str, repeats: int, budget: float) -> list[dict[str, Any]]:
         seconds = times_to_gaps(own, min(value for _, value in own))
         solver = f"{ours.__name__}, noise {case.noise}"
         rows.append({"case": name, "loss": loss, "solver": solver, "seconds": seconds})
+        for row in rows:
+            print(row, file=sys.stderr, flush=True)
     return rows
-
-
-def markdown(rows: list[dict[str, Any]], info: dict[str, Any]) -> str:
-    versions = ", ".join(f"{name} {number}" for name, number in info["versions"].items())
-    lines = [
-        "# Time to a gap",
-        "",
-        f"Seconds to a relative gap. `{info['command']}`, {info['cpu']}, Python {info['python']}, {versions}.",
-        "",
-        "| data | loss | solver | " + " | ".join(f"{gap:g}" for gap in GAPS) + " |",
-        "|---|---|---|" + "---|" * len(GAPS),
-    ]
-    for row in rows:
-        times = " | ".join("-" if own is None else f"{own:.3g}" for own in row["seconds"])
-        lines.append(f"| {row['case']} | {row['loss']} | {row['solver']} | {times} |")
-    return "\n".join([*lines, ""])
 
 
 def main() -> None:
@@ -200,13 +185,9 @@ def main() -> None:
     if wrong := [name for name in options.cases if name not in CASES]:
         parser.error(f"unknown case {wrong[0]!r}: choose from {[*CASES]}")
     warnings.simplefilter("ignore")
-    rows = [row for name in options.cases for row in measure(name, options.repeats, options.budget)]
-    info = report.machine() | {"command": " ".join(["python -m benchmarks.gaps", *sys.argv[1:]])}
-    text = markdown(rows, info)
-    report.RESULTS.mkdir(exist_ok=True)
-    (report.RESULTS / "gaps.json").write_text(json.dumps({"machine": info, "rows": rows}, indent=1) + "\n")
-    (report.RESULTS / "gaps.md").write_text(text)
-    print(text)
+    for name in options.cases:
+        rows = measure(name, options.repeats, options.budget)
+        results.write("gaps", rows, key=("case",), libraries=("liblinear-official", "skglm", "cyanure", "rehline"))
 
 
 if __name__ == "__main__":

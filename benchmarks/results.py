@@ -28,7 +28,7 @@ from typing import Any
 
 from dropmargin.io.atomic import write_atomically
 
-FOLDER = Path(__file__).parent / "results"
+FOLDER = Path(os.environ.get("DROPMARGIN_RESULTS", Path(__file__).parent / "results"))
 _LIBRARIES = ("dropmargin", "numpy", "scipy", "scikit-learn")
 # Of the last minute before the benchmark.
 _LOAD = round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None
@@ -61,7 +61,7 @@ def write(name: str, rows: Iterable[Mapping[str, Any]], key: Sequence[str] = (),
             numbers[text] = len(numbers) + 1
             lines.append({"run": {"number": numbers[text], **row["run"]}})
         lines.append({"run": numbers[text], **{k: v for k, v in row.items() if k != "run"}})
-    FOLDER.mkdir(exist_ok=True)
+    FOLDER.mkdir(parents=True, exist_ok=True)
     path = FOLDER / f"{name}.jsonl"
     write_atomically(path, [(json.dumps(line) + "\n").encode() for line in lines])
     return path
@@ -73,11 +73,11 @@ def read(name: str) -> list[dict[str, Any]]:
     runs: dict[int, dict[str, Any]] = {}
     rows = []
     for text in path.read_text().splitlines() if path.exists() else []:
-        line = json.loads(text)
+        line = {"run": None, **json.loads(text)}
         if isinstance(line["run"], dict):
             runs[line["run"].pop("number")] = line["run"]
         else:
-            rows.append(line | {"run": runs[line["run"]]})
+            rows.append(line | {"run": runs.get(line["run"], {})})
     return rows
 
 
@@ -89,9 +89,13 @@ def describe(libraries: Sequence[str] = ()) -> dict[str, Any]:
             cpu = next((line.split(":")[1].strip() for line in file if line.startswith("model name")), cpu)
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     program = f"-m {spec.name.removesuffix('.__main__')}" if spec else Path(sys.argv[0]).name
+    arguments = list(sys.argv[1:])
+    if "--folder" in arguments:  # its name says nothing to others
+        where = arguments.index("--folder")
+        del arguments[where : where + 2]
     threads = os.environ.get("OMP_NUM_THREADS")
     return {
-        "command": " ".join([*([f"OMP_NUM_THREADS={threads}"] if threads else []), "python", program, *sys.argv[1:]]),
+        "command": " ".join([*([f"OMP_NUM_THREADS={threads}"] if threads else []), "python", program, *arguments]),
         "date": time.strftime("%Y-%m-%d"),
         "cpu": cpu,
         "cores": os.cpu_count(),
