@@ -119,13 +119,19 @@ def fits_by_case(rows: list[Row], **wanted: Any) -> dict[tuple[str, int], list[R
 
 @table("fits")
 def speed(rows: list[Row]) -> str:
-    """Time of a fit over that of LinearSVC(loss="hinge") at the same C, one thread."""
-    lines = []
-    for (case, _), own in sorted(fits_by_case(rows, n_jobs=1).items(), key=lambda item: fit_ratios(item[1])[0]):
-        size = f"{own[0]['n_rows']:,} x {own[0]['n_features']:,}"
-        classes = f", {own[0]['n_classes']} classes" if own[0]["n_classes"] > 2 else ""
-        lines.append([f"{case}: {size}{classes}", *map(ratio, fit_ratios(own))])
-    return markdown(["data", *_OURS], lines)
+    """Time of a fit over that of LinearSVC(loss="hinge") at the same C, one thread; cases of one size in one line."""
+    found = fits_by_case(rows, n_jobs=1)
+    lines: dict[str, list[str]] = {}
+    for case in ("wide", "mnist", "news20", "books", "kitchen"):
+        if own := found.get((case, 1)):
+            kind = "images" if case == "mnist" else "text"
+            classes = f", {own[0]['n_classes']} classes" if own[0]["n_classes"] > 2 else ""
+            lines.setdefault(f"{kind}, {own[0]['n_rows']:,} x {own[0]['n_features']:,}{classes}", []).append(case)
+    shown = []
+    for size, cases in lines.items():
+        ratios = [[ratio(value) for value in fit_ratios(found[case, 1])] for case in cases]
+        shown.append([f"{size} ({', '.join(cases)})", *(", ".join(column) for column in zip(*ratios, strict=True))])
+    return markdown(["data", *_OURS], shown)
 
 
 @table("fits")
@@ -248,6 +254,23 @@ def missing_cells(rows: list[Row]) -> str:
     }
     half = [row | {"error": row["errors"][2]} for row in rows]
     return grid(half, "method", "table", "error", names, "test error, half of the cells missing")
+
+
+@table("lost_columns")
+def lost_columns(rows: list[Row]) -> str:
+    """Mean test error over the tables of classes that all methods were measured on, with columns lost."""
+    regressions = ("diabetes", "diamonds", "flights")
+    rows = [row for row in select(rows, kind="columns") if row["table"] not in regressions]
+    measured = [{row["table"] for row in select(rows, method=method)} for method in _values(rows, "method")]
+    common = set.intersection(*measured)
+    means = [
+        {"method": method, "share": f"{share:.0%}", "error": float(np.mean([row["error"] for row in own]))}
+        for method in _values(rows, "method")
+        for share in _values(rows, "share")
+        if (own := [row for row in select(rows, method=method, share=share) if row["table"] in common])
+    ]
+    order = sorted(_values(means, "method"), key=lambda name: sum(row["error"] for row in select(means, method=name)))
+    return grid(means, "method", "share", "error", {name: name for name in order}, "columns lost")
 
 
 @table("stability")
