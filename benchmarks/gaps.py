@@ -29,7 +29,7 @@ from dropmargin import DropoutLogisticRegression, DropoutSVC
 
 GAPS = (1e-2, 1e-4, 1e-6)
 _TOLERANCES = 10.0 ** -np.arange(1.0, 11.0)
-_MOST_ITERATIONS = 100_000
+_MOST_ITERATIONS = 10_000
 # The Hessian of newton-cholesky is a matrix; ReHLine takes dense rows.
 _MOST_FEATURES, _MOST_DENSE = 2_000, 10**8
 
