@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
+from pathlib import Path
 from urllib.request import urlopen
 
 from sphinx_gallery.sorting import ExplicitOrder
 
 import dropmargin
+
+sys.path.insert(0, str(Path(__file__).parent))  # gallery_images
 
 project = "dropmargin"
 author = "the dropmargin developers"
@@ -77,6 +81,8 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
     "filename_pattern": r"/plot_",
+    "image_scrapers": ("gallery_images.scrape",),
+    "reset_modules": ("gallery_images.set_style",),
     "ignore_pattern": r"(^|/)(?!plot_)[^/]+\.py$",
     "within_subsection_order": ExplicitOrder([*_FIRST, "*"]),
     "show_memory": False,
