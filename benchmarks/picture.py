@@ -1,7 +1,8 @@
 """The picture of the README: mean test error against the share of lost columns, from the stored results.
 
-``python -m benchmarks.picture`` reads ``results/lost_columns.jsonl`` and writes ``docs/images/error_by_lost_columns.svg``
-and the table of the README. It measures nothing; `benchmarks.lost_columns` does.
+``python -m benchmarks.picture`` reads ``results/lost_columns.jsonl``, writes
+``docs/images/error_by_lost_columns.svg`` and prints the table of the README. It measures nothing;
+`benchmarks.lost_columns` does.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def main() -> None:
     """Write the picture and print the table."""
     title = "Test error by the share of columns lost"
     PICTURE.write_text(
-        draw_svg(draw, title=title, description=description(), size=(6.4, 3.6), standalone=True) + "\n",
+        draw_svg(draw, title=title, description=description(), size=(5.2, 3.2), standalone=True) + "\n",
         encoding="utf-8",
     )
     print(f"{PICTURE.relative_to(ROOT)}\n\n{markdown()}")

@@ -63,10 +63,11 @@ numpydoc_show_class_members = False
 html_theme = "pydata_sphinx_theme"
 html_title = f"dropmargin {version}"
 html_static_path = ["_static"]
-html_css_files = ["narrow.css"]
+html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_theme_options = {
     "logo": {"text": "dropmargin", "image_light": "_static/logo.svg", "image_dark": "_static/logo.svg"},
+    "header_links_before_dropdown": 6,
     "show_prev_next": False,
     "navigation_with_keys": False,
     "secondary_sidebar_items": ["page-toc"],

@@ -18,7 +18,7 @@ folder = next(path for path in [Path.cwd(), *Path.cwd().parents] if (path / "res
 with open(folder / "results" / "amazon.jsonl", encoding="utf-8") as file:
     measured = [row for row in map(json.loads, file) if "key" in row]
 
-fig, axes = plt.subplots(1, 2, figsize=(9, 4), sharey=False, layout="constrained")
+fig, axes = plt.subplots(1, 2, figsize=(7, 3.4), sharey=False, layout="constrained")
 for ax, domain in zip(axes, ["books", "kitchen"], strict=True):
     for model in ["Dropout-SVM", "Dropout-Logistic", "MCF-Quadratic", "MCF-Logistic"]:
         points = [
