@@ -157,7 +157,7 @@ def make_header(experiment: str, *, quick: bool, seed: int, threads: int) -> dic
 
 
 def code_version(root: Path = Path(dropmargin.__file__).parent) -> str:
-    """Return the version of this package with a hash of the code on which measurements depend, ``0.2.0+1a2b3c4d5e6f``."""
+    """Return the version of this package with a hash of the code that measurements depend on, `0.2.0+1a2b3c4d5e6f`."""
     digest = hashlib.sha256()
     for path in sorted(path for part in _MEASURING for path in [root / part, *(root / part).rglob("*")]):
         if path.is_file() and path.suffix in (".py", ".c", ".h"):
