@@ -64,7 +64,9 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"dropmargin {version}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_search_scorer = "_static/scorer.js"
 html_show_sourcelink = False
+html_sidebars = {"benchmarks": [], "changelog": [], "contributing": []}  # pages without subpages
 html_theme_options = {
     "logo": {"text": "dropmargin", "image_light": "_static/logo.svg", "image_dark": "_static/logo.svg"},
     "header_links_before_dropdown": 6,
