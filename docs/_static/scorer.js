@@ -1,5 +1,5 @@
 // The page whose title has the words of the search comes first, the reference and the gallery last.
-const Scorer = {
+var Scorer = {
   score: ([docname, title, anchor, , score]) => {
     const query = (new URLSearchParams(location.search).get("q") || "").trim().toLowerCase();
     const isTitle = !anchor && title.toLowerCase().includes(query);
