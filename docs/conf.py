@@ -53,6 +53,7 @@ _PROJECTS = {
 }
 intersphinx_mapping = {name: (address, None) for name, address in _PROJECTS.items() if is_reachable(address)}
 
+default_role = "py:obj"  # `names` in docstrings are links
 autosummary_generate = True
 autodoc_default_options = {"members": True, "inherited-members": True}
 # Types are in the docstrings.

@@ -31,7 +31,9 @@ _LIBRARIES = ("numpy", "scipy", "scikit-learn")
 # Measurements that differ in one of these must not be in the same log.
 _IDENTITY = ("format", "experiment", "quick", "seed")
 # The part of the package on which measurements depend.
-_MEASURING = ("data", "noise", "losses", "penalties.py", "objective", "solvers", "estimators", "evaluation")
+_MEASURING = (
+    "data", "noise", "losses", "penalties.py", "objective", "solvers", "estimators", "model_selection", "evaluation",
+)  # fmt: skip
 
 
 class ResultsLogError(ValueError):
