@@ -1,6 +1,6 @@
-"""The picture of the README: mean test error against the share of lost columns, from the stored results.
+"""The plot of the README: mean test error against the share of lost columns, from the stored results.
 
-``python -m benchmarks.picture`` reads ``results/lost_columns.jsonl``, writes
+``python -m benchmarks.plot`` reads ``results/lost_columns.jsonl``, writes
 ``docs/images/error_by_lost_columns.svg`` and prints the table of the README. It measures nothing;
 `benchmarks.lost_columns` does.
 """
@@ -16,7 +16,7 @@ from dropmargin.report import draw_svg
 
 ROOT = Path(__file__).parents[1]
 STORED = Path(__file__).parent / "results" / "lost_columns.jsonl"
-PICTURE = ROOT / "docs" / "images" / "error_by_lost_columns.svg"
+PLOT = ROOT / "docs" / "images" / "error_by_lost_columns.svg"
 SHOWN = ("dropmargin", "boosting, deleted cells", "boosting")
 # Their error is in the units of the target.
 REGRESSIONS = ("diabetes", "diamonds", "flights")
@@ -41,7 +41,7 @@ def mean_errors() -> tuple[dict[str, dict[float, float]], int]:
 
 
 def description() -> str:
-    """Return the numbers of the picture as text, for readers who do not see it."""
+    """Return the numbers of the plot as text, for readers who do not see it."""
     means, n_tables = mean_errors()
     parts = [f"{name}: {', '.join(f'{error:.3f}' for error in means[name].values())}" for name in SHOWN]
     shares = ", ".join(f"{share:.0%}" for share in means[SHOWN[0]])
@@ -49,7 +49,7 @@ def description() -> str:
 
 
 def draw(figure: Any) -> None:
-    """Draw the picture on a Matplotlib figure."""
+    """Draw the plot on a Matplotlib figure."""
     means, n_tables = mean_errors()
     ax = figure.add_subplot()
     for index, name in enumerate(SHOWN):
@@ -73,13 +73,13 @@ def markdown() -> str:
 
 
 def main() -> None:
-    """Write the picture and print the table."""
+    """Write the plot and print the table."""
     title = "Test error by the share of columns lost"
-    PICTURE.write_text(
+    PLOT.write_text(
         draw_svg(draw, title=title, description=description(), size=(5.2, 3.2), standalone=True) + "\n",
         encoding="utf-8",
     )
-    print(f"{PICTURE.relative_to(ROOT)}\n\n{markdown()}")
+    print(f"{PLOT.relative_to(ROOT)}\n\n{markdown()}")
 
 
 if __name__ == "__main__":
