@@ -10,8 +10,3 @@ from benchmarks import plot
 def test_the_plot_has_the_numbers_of_the_stored_results():
     drawn = html.unescape(plot.PLOT.read_text(encoding="utf-8"))
     assert plot.description() in drawn, "python -m benchmarks.plot"
-
-
-def test_the_table_of_lost_columns_has_the_numbers_of_the_stored_results():
-    page = (plot.ROOT / "README.md").read_text(encoding="utf-8")
-    assert plot.markdown() in page, "python -m benchmarks.plot prints the table"
