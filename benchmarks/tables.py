@@ -256,19 +256,24 @@ def missing_cells(rows: list[Row]) -> str:
     return grid(half, "method", "table", "error", names, "test error, half of the cells missing")
 
 
-@table("lost_columns")
-def lost_columns(rows: list[Row]) -> str:
-    """Mean test error over the tables of classes that all methods were measured on, with columns lost."""
-    regressions = ("diabetes", "diamonds", "flights")
+def lost_column_means(rows: list[Row]) -> list[Row]:
+    """Return the mean test error of each method and share over the tables of classes that all were measured on."""
+    regressions = ("diabetes", "diamonds", "flights")  # their error is in the units of the target
     rows = [row for row in select(rows, kind="columns") if row["table"] not in regressions]
     measured = [{row["table"] for row in select(rows, method=method)} for method in _values(rows, "method")]
     common = set.intersection(*measured)
-    means = [
-        {"method": method, "share": f"{share:.0%}", "error": float(np.mean([row["error"] for row in own]))}
+    return [
+        {"method": method, "share": share, "error": float(np.mean([row["error"] for row in own])), "tables": len(own)}
         for method in _values(rows, "method")
         for share in _values(rows, "share")
         if (own := [row for row in select(rows, method=method, share=share) if row["table"] in common])
     ]
+
+
+@table("lost_columns")
+def lost_columns(rows: list[Row]) -> str:
+    """Mean test error with columns lost."""
+    means = [row | {"share": f"{row['share']:.0%}"} for row in lost_column_means(rows)]
     order = sorted(_values(means, "method"), key=lambda name: sum(row["error"] for row in select(means, method=name)))
     return grid(means, "method", "share", "error", {name: name for name in order}, "columns lost")
 
@@ -391,6 +396,9 @@ def main() -> None:
                 path.write_text(new, encoding="utf-8")
                 print(f"written: {path.relative_to(ROOT)}")
         draw_overview(results.FOLDER / "overview.png")
+        from benchmarks import plot
+
+        plot.write()
         return
     for name in options.names or TABLES:
         print(f"{TABLES[name].__doc__}\n\n{TABLES[name]()}")
