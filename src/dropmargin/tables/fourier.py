@@ -15,7 +15,6 @@ With the covariance ``U U' + Psi`` of the rows, ``M = I + U_o' Psi_o^-1 U_o`` an
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -34,16 +33,6 @@ _CHUNK = 2**22
 _BATCH = 8192
 # Residual variances below this are rounding errors of features that never vary.
 _MIN_VARIANCE = 1e-10
-_GAUSSIAN = ("feature_means_", "feature_factors_", "residual_variances_")
-_FITTED = ("kernel_features_", "omegas_", "phases_", *_GAUSSIAN, "projection_")
-
-
-def scale_gamma(X: Array) -> float:
-    """Return one over the sum of the variances of the features, for observed entries."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # features that are never observed
-        variance = float(np.nansum(np.nanvar(X, axis=0)))
-    return 1.0 / variance if variance > 0.0 else 1.0
 
 
 class FourierFeatures(TransformerMixin, BaseEstimator):
@@ -127,7 +116,7 @@ class FourierFeatures(TransformerMixin, BaseEstimator):
         self.rank = rank
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None) -> FourierFeatures:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> FourierFeatures:
         """Draw the features, and fit the Gaussian distribution of the rows.
 
         Parameters
@@ -136,6 +125,8 @@ class FourierFeatures(TransformerMixin, BaseEstimator):
             Training rows; NaN is a missing entry.
         y : object, default=None
             Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows, for their Gaussian distribution.
 
         Returns
         -------
@@ -148,20 +139,21 @@ class FourierFeatures(TransformerMixin, BaseEstimator):
         if in_kernel.shape != (X.shape[1],) or in_kernel.dtype != bool or not in_kernel.any():
             raise ValueError(f"in_kernel must have a bool for each of {X.shape[1]} features, got {self.in_kernel!r}.")
         self.kernel_features_ = np.flatnonzero(in_kernel)
+        # The Gaussian is that of missing="conditional", whatever the targets are; those of zero need no solver.
+        gaussian = DropoutRidge(noise=None, missing="conditional", missing_rank=self.rank)
+        gaussian.fit(X, np.zeros(len(X)), sample_weight=sample_weight)
+        for name in ("feature_means_", "feature_factors_", "residual_variances_"):
+            setattr(self, name, np.asarray(getattr(gaussian, name)))
+        variances = np.square(self.feature_factors_).sum(axis=1) + self.residual_variances_
         if isinstance(self.gamma, str):
             if self.gamma != "scale":
                 raise ValueError(f"gamma must be a number above 0 or 'scale', got {self.gamma!r}.")
-            self.gamma_ = scale_gamma(X[:, self.kernel_features_])
+            self.gamma_ = 1.0 / (float(variances[in_kernel].sum()) or 1.0)
         else:
             self.gamma_ = check_number("gamma", self.gamma, 0.0, low_open=True)
         rng = check_random_state(self.random_state)
         self.omegas_ = np.sqrt(2.0 * self.gamma_) * rng.standard_normal((in_kernel.sum(), n_components))
         self.phases_ = rng.uniform(0.0, 2.0 * np.pi, n_components)
-        # The Gaussian is that of missing="conditional", whatever the targets are; those of zero need no solver.
-        gaussian = DropoutRidge(noise=None, missing="conditional", missing_rank=self.rank)
-        gaussian.fit(X, np.zeros(len(X)))
-        for name in _GAUSSIAN:
-            setattr(self, name, np.asarray(getattr(gaussian, name)))
         self.projection_: Array | None = None
         return self
 
@@ -314,42 +306,6 @@ class FourierFeatures(TransformerMixin, BaseEstimator):
         given = getattr(self, "feature_names_in_", None) if input_features is None else input_features
         own = [f"x{d}" for d in range(self.n_features_in_)] if given is None else list(given)
         return np.array([*names, *own] if self.linear else names, dtype=object)
-
-    def get_state(self) -> dict[str, Any]:
-        """Return parameters and fitted attributes for `from_state`.
-
-        Returns
-        -------
-        state : dict
-            JSON values and arrays. A ``random_state`` that is not an integer is left out.
-        """
-        check_is_fitted(self)
-        parameters = self.get_params()
-        if not isinstance(parameters["random_state"], int):
-            parameters["random_state"] = None
-        if parameters["in_kernel"] is not None:
-            parameters["in_kernel"] = np.asarray(parameters["in_kernel"])
-        return {"parameters": parameters, "gamma_": self.gamma_, **{name: getattr(self, name) for name in _FITTED}}
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> FourierFeatures:
-        """Return the fitted transformer with a state of `get_state`.
-
-        Parameters
-        ----------
-        state : dict
-            A state of `get_state`.
-
-        Returns
-        -------
-        features : FourierFeatures
-            The fitted transformer.
-        """
-        made = cls(**state["parameters"])
-        for name in ("gamma_", *_FITTED):
-            setattr(made, name, state[name])
-        made.n_features_in_ = len(made.feature_means_)
-        return made
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 from dropmargin.noise import DropoutNoise
 from dropmargin.tables.cells import Texts
@@ -47,6 +48,11 @@ class GroupedMatrix:
     def take(self, rows: Array) -> GroupedMatrix:
         """Return some of the rows."""
         return replace(self, X=self.X[rows])
+
+    def in_basis(self, basis: str) -> Array:
+        """Return whether each feature of a Fourier basis is one of a linear or a spline basis."""
+        has_spline = np.isin(self.numbers, self.numbers[~self.in_kernel])
+        return self.in_kernel if basis == "linear" else ~(self.in_kernel & has_spline)
 
     def deleted(self, rate: float | None, rng: np.random.Generator) -> Array:
         """Return a dense matrix whose groups are NaN at random, at a rate or, if it is None, at rates up to .9.
@@ -90,6 +96,11 @@ class GroupedMatrix:
         return DropoutNoise(rate, reference=reference, groups=self.groups.astype(str))
 
 
+def grouped(encoder: Any, X: Any) -> GroupedMatrix:
+    """Return the rows of an encoder with its groups."""
+    return GroupedMatrix(X, encoder.feature_groups_, encoder.is_word_, encoder.in_kernel_)
+
+
 class EncoderAdapter:
     """A transformer of another package, with the attributes of `TableEncoder`.
 
@@ -100,9 +111,9 @@ class EncoderAdapter:
         self.encoder = encoder
         self.groups = groups
 
-    def fit(self, X: Any) -> EncoderAdapter:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> EncoderAdapter:
         """Fit the transformer, and find the column of each feature."""
-        names = column_names(X)
+        names, self.encoder = column_names(X), clone(self.encoder)
         self.encoder.fit(X)
         features = [str(name) for name in self.encoder.get_feature_names_out()]
         self.n_features_in_ = len(names) if names is not None else np.shape(X)[1]
@@ -116,6 +127,10 @@ class EncoderAdapter:
         unused = [Column(name, "", 0, "not used by the encoder") for name in self.names_ if name not in counts]
         self.columns_ = [*(Column(name, "encoded", n) for name, n in counts.items()), *unused]
         self.column_kinds_ = dict.fromkeys(counts, "encoded")
+        return self
+
+    def with_basis(self, basis: str, scaling: str = "standard") -> EncoderAdapter:
+        """Return the adapter: the basis is that of the transformer."""
         return self
 
     def transform(self, X: Any) -> Array:
