@@ -131,8 +131,9 @@ class TableModel(TableParameters, BaseEstimator):
         n_splines = sum(kind != "category" for kind in encoder.column_kinds_.values()) if self._is_own else 0
         linear = encoder.with_basis("linear", "standard")
         size = len(linear.feature_columns_), bool(encoder.is_word_.any())
-        bases = (self._check_basis(size[1]),)
-        bases = search.possible_bases(size[0], n_splines, size[1]) if self.basis == "auto" else bases
+        bases: tuple[str, ...] = (self._check_basis(size[1]),)
+        if self.basis == "auto":
+            bases = search.possible_bases(size[0], n_splines, size[1])
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
         task = search.Task(
             encode, y, weight, plain, given["noise"], given["C"], given["target_noise"], self.cv, rng, bases,
@@ -152,8 +153,8 @@ class TableModel(TableParameters, BaseEstimator):
         for name in ("columns_", "n_features_in_", "feature_names_in_"):
             if hasattr(self.encoder_, name):
                 setattr(self, name, getattr(self.encoder_, name))
-            else:
-                vars(self).pop(name, None)
+            elif hasattr(self, name):
+                delattr(self, name)
 
     @property
     def _is_own(self) -> bool:

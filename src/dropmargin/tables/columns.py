@@ -101,6 +101,13 @@ class NumberEncoder(ColumnEncoder):
         return len(self.knots_) + 1 if len(self.knots_) and self.basis != "linear" else 0
 
     @property
+    def extended_knots(self) -> Array:
+        """The knots with two more at each end, as those of scikit-learn's `SplineTransformer`."""
+        knots, (first, *_), (*_, last) = self.knots_, np.diff(self.knots_), np.diff(self.knots_)
+        before, after = knots[0] - first * np.array([2.0, 1.0]), knots[-1] + last * np.array([1.0, 2.0])
+        return np.concatenate([before, knots, after])
+
+    @property
     def has_scaled(self) -> bool:
         """Whether the scaled number is a feature."""
         return self.basis == "fourier" or not self.n_splines
@@ -109,11 +116,9 @@ class NumberEncoder(ColumnEncoder):
         """Return the features of an array of numbers."""
         X = np.asarray(X, dtype=np.float64)
         parts = [self._scaled(X)[:, None]] if self.has_scaled else []
-        if self.n_splines:  # the basis of scikit-learn's SplineTransformer
-            knots, ends = self.knots_, np.array([2.0, 1.0])
-            before, after = knots[0] - ends * (knots[1] - knots[0]), knots[-1] + ends[::-1] * (knots[-1] - knots[-2])
-            spline = BSpline(np.concatenate([before, knots, after]), np.eye(self.n_splines), 2)
-            parts.append(spline(np.clip(X, knots[0], knots[-1])))
+        if self.n_splines:
+            spline = BSpline(self.extended_knots, np.eye(self.n_splines), 2)
+            parts.append(spline(np.clip(X, self.knots_[0], self.knots_[-1])))
         return np.hstack(parts)
 
     def _scaled(self, X: Array) -> Array:

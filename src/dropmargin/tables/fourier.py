@@ -24,6 +24,7 @@ from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dropmargin.estimators import DropoutRidge
+from dropmargin.estimators.conditional import FactorModel
 from dropmargin.estimators.validation import check_integer, check_number
 from dropmargin.typing import Array
 
@@ -31,8 +32,6 @@ from dropmargin.typing import Array
 _CHUNK = 2**22
 # Rows whose features are computed together.
 _BATCH = 8192
-# Residual variances below this are rounding errors of features that never vary.
-_MIN_VARIANCE = 1e-10
 
 
 class FourierFeatures(TransformerMixin, BaseEstimator):
@@ -192,11 +191,11 @@ class FourierFeatures(TransformerMixin, BaseEstimator):
         exponents : ndarray of shape (n_samples, n_components) or (1, 1)
             The exponents of the factors for the conditional covariances; zero if no entry is missing.
         """
-        filled, exponents = X.copy(), np.zeros((1, 1))
+        filled, exponents, gaussian = X.copy(), np.zeros((1, 1)), self.gaussian
         omegas = self.omegas_.astype(np.float32)  # the exponents need few digits
         loadings = self.feature_factors_[self.kernel_features_].T.astype(np.float32)
-        for rows, which, missing, inverses in self._conditionals(X):
-            filled[rows] = self._expected(X[rows], inverses[which])
+        for rows, which, missing, inverses in self._conditionals(X, gaussian):
+            filled[rows] = _expected(X[rows], gaussian, inverses[which])
             missing = missing[:, self.kernel_features_].astype(np.float32)
             projected = (missing[:, None, :] * loadings) @ omegas
             quadratic = (missing * self.residual_variances_[self.kernel_features_]) @ np.square(self.omegas_)
@@ -247,44 +246,33 @@ class FourierFeatures(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
-        drawn, deviations = X.copy(), np.sqrt(self.residual_variances_)
-        for rows, which, _, inverses in self._conditionals(X):
+        drawn, deviations, gaussian = X.copy(), np.sqrt(self.residual_variances_), self.gaussian
+        for rows, which, _, inverses in self._conditionals(X, gaussian):
             factors = np.linalg.cholesky(inverses)[which] @ rng.standard_normal((len(rows), inverses.shape[1], 1))
             noise = factors[:, :, 0] @ self.feature_factors_.T + deviations * rng.standard_normal(
                 (len(rows), X.shape[1])
             )
-            drawn[rows] = np.where(np.isnan(X[rows]), self._expected(X[rows], inverses[which]) + noise, X[rows])
+            drawn[rows] = np.where(np.isnan(X[rows]), _expected(X[rows], gaussian, inverses[which]) + noise, X[rows])
         return drawn
 
-    def _conditionals(self, X: Array) -> Iterator[tuple[Array, Array, Array, Array]]:
+    @property
+    def gaussian(self) -> FactorModel:
+        """The Gaussian distribution of the rows."""
+        return FactorModel(self.feature_means_, self.feature_factors_, self.residual_variances_)
+
+    def _conditionals(self, X: Array, gaussian: FactorModel) -> Iterator[tuple[Array, Array, Array, Array]]:
         """Yield incomplete rows, the pattern of each, and of each pattern its missing entries (0 or 1) and ``M^-1``."""
         incomplete = np.flatnonzero(np.isnan(X).any(axis=1))
         if not len(incomplete):
             return
         is_missing = np.isnan(X[incomplete])
         _, first, numbers = np.unique(np.packbits(is_missing, axis=1), axis=0, return_index=True, return_inverse=True)
-        patterns, numbers, rank = is_missing[first], numbers.ravel(), self.feature_factors_.shape[1]
-        weighted = self._weighted_factors()
-        products = np.einsum("dr,ds->drs", self.feature_factors_, weighted).reshape(X.shape[1], -1)
-        complete = np.eye(rank) + self.feature_factors_.T @ weighted
-        size = max(1, _CHUNK // (max(1, rank) * (X.shape[1] + self.omegas_.shape[1])))
-        for start in range(0, len(patterns), size):
-            missing = patterns[start : start + size].astype(np.float64)
-            inverses = np.linalg.inv(complete - (missing @ products).reshape(-1, rank, rank))
-            own = np.flatnonzero((numbers >= start) & (numbers < start + size))
-            yield incomplete[own], numbers[own] - start, missing, inverses
-
-    def _weighted_factors(self) -> Array:
-        """Return ``Psi^-1 U``, 0 for features that never vary."""
-        psi, factors = self.residual_variances_[:, None], self.feature_factors_
-        return np.divide(factors, psi, out=np.zeros_like(factors), where=psi > _MIN_VARIANCE)
-
-    def _expected(self, X: Array, inverses: Array) -> Array:
-        """Return rows with the expected values of their missing entries."""
-        is_missing = np.isnan(X)
-        deviations = np.where(is_missing, 0.0, X - self.feature_means_)
-        factors = np.einsum("nr,nrs->ns", deviations @ self._weighted_factors(), inverses)
-        return np.where(is_missing, self.feature_means_ + factors @ self.feature_factors_.T, X)
+        patterns, numbers = is_missing[first], numbers.ravel()
+        size = max(1, _CHUNK // (max(1, gaussian.rank) * (X.shape[1] + self.omegas_.shape[1])))
+        for part in gen_batches(len(patterns), size):
+            missing = patterns[part].astype(np.float64)
+            own = np.flatnonzero((numbers >= part.start) & (numbers < part.stop))
+            yield incomplete[own], numbers[own] - part.start, missing, np.linalg.inv(gaussian.matrices(missing))
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """Return the names of the features: ``fourier0``, ``fourier1`` and so on, and those of the row beside them.
@@ -311,3 +299,11 @@ class FourierFeatures(TransformerMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
+
+
+def _expected(X: Array, gaussian: FactorModel, inverses: Array) -> Array:
+    """Return rows with the expected values of their missing entries."""
+    is_missing = np.isnan(X)
+    deviations = np.where(is_missing, 0.0, X - gaussian.mean)
+    factors = np.einsum("nr,nrs->ns", deviations @ gaussian.precision_factors, inverses)
+    return np.where(is_missing, gaussian.mean + factors @ gaussian.factors.T, X)

@@ -180,7 +180,7 @@ def _parts(task: Task, scaling: str, folds: Any) -> list[_Part]:
         trained = [own.X] + ([] if task.noise is None else [own.deleted(None, rng)])
         tested = [other.X] + ([other.deleted(task.target_rate, rng)] if task.target_rate > 0.0 else [])
         terms = [[features.terms(copy) for copy in copies] for copies in (trained, tested)]
-        parts.append(_Part(own, features, *terms, train, test))
+        parts.append(_Part(own, features, terms[0], terms[1], train, test))
     return parts
 
 
@@ -332,7 +332,7 @@ def fit_setting(task: Task, setting: Setting) -> tuple[FourierFeatures | None, A
     features.projection_, scores, C = _stacked(copies, targets, weight, task.y[rows], Cs, task.rng)
     model.set_params(noise=None, missing="error", C=10.0 * task.unit if hasattr(model, "epsilon") else 10.0)
     n_copies = len(copies)
-    model.fit(np.vstack(scores), np.tile(task.y[rows], n_copies), np.tile(weight, n_copies))
+    model.fit(scores.reshape(-1, targets.shape[1]), np.tile(task.y[rows], n_copies), np.tile(weight, n_copies))
     if is_classifier(model):
         return features, model, C, float("nan")
     residuals = model.predict(scores[0]) - task.y[rows]
@@ -376,7 +376,11 @@ def fourier_features(
     weight: Array | None = None,
 ) -> FourierFeatures:
     """Return fitted Fourier features, with ``gamma`` as a multiple of that of the variance of the rows."""
-    given = {"in_kernel": matrix.in_kernel, "rank": matrix.rank(rank), "random_state": int(rng.integers(2**31))}
+    given: dict[str, Any] = {
+        "in_kernel": matrix.in_kernel,
+        "rank": matrix.rank(rank),
+        "random_state": int(rng.integers(2**31)),
+    }
     features = FourierFeatures(n_components=n_components, linear=True, **given).fit(matrix.X, sample_weight=weight)
     features.gamma = features.gamma_ = gamma * features.gamma_
     features.omegas_ *= np.sqrt(gamma)
