@@ -7,7 +7,7 @@ from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone, is_classifier
+from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.validation import _num_samples, check_is_fitted
@@ -141,11 +141,10 @@ class TableModel(TableParameters, BaseEstimator):
         )  # fmt: skip
         with one_blas_thread(), Progress(task.n_steps, "fitting the table", verbose=self.verbose) as progress:
             best, self.cv_scores_ = search.choose(task, progress)
-            self.fourier_, self.model_, self.C_, deviation = search.fit_setting(task, best)
-        if self.fourier_ is not None and not is_classifier(self):
-            self.residual_deviation_ = deviation
+            self.fourier_, self.model_, self.C_ = search.fit_setting(task, best)
         self.encoder_ = encoder.with_basis(best.basis, best.scaling)
-        self.basis_, self.scaling_, self.noise_ = best.basis, best.scaling, best.noise
+        self.basis_, self.scaling_ = best.basis, best.scaling
+        self.noise_ = best.noise if self.fourier_ is None else None
         self.set_columns()
 
     def set_columns(self) -> None:

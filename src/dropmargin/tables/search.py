@@ -311,13 +311,13 @@ def _by_fits(task: Task, folds: Any, progress: Progress) -> list[Setting]:
 # The final fit --------------------------------------------------------------------------------------------------------
 
 
-def fit_setting(task: Task, setting: Setting) -> tuple[FourierFeatures | None, Any, float, float]:
-    """Return the Fourier features of a setting, if it has them, its model, ``C``, and the deviation of residuals."""
+def fit_setting(task: Task, setting: Setting) -> tuple[FourierFeatures | None, Any, float]:
+    """Return the Fourier features of a setting, if it has them, its model, and ``C``."""
     model = clone(task.plain)
     if setting.basis != "fourier":
         matrix = task.encode(setting.basis, setting.scaling)
         model.set_params(C=setting.C, noise=matrix.noise(setting.noise), missing_rank=matrix.rank(RANK))
-        return None, model.fit(matrix.X, task.y, sample_weight=task.weight), setting.C, float("nan")
+        return None, model.fit(matrix.X, task.y, sample_weight=task.weight), setting.C
     rows = np.arange(len(task.y))
     if len(rows) > MAX_FOURIER_ROWS:
         rows = np.sort(task.rng.permutation(len(rows))[:MAX_FOURIER_ROWS])
@@ -333,10 +333,10 @@ def fit_setting(task: Task, setting: Setting) -> tuple[FourierFeatures | None, A
     model.set_params(noise=None, missing="error", C=10.0 * task.unit if hasattr(model, "epsilon") else 10.0)
     n_copies = len(copies)
     model.fit(scores.reshape(-1, targets.shape[1]), np.tile(task.y[rows], n_copies), np.tile(weight, n_copies))
-    if is_classifier(model):
-        return features, model, C, float("nan")
-    residuals = model.predict(scores[0]) - task.y[rows]
-    return features, model, C, float(np.sqrt(np.average(np.square(residuals), weights=weight)))
+    if not is_classifier(model):  # that of complete rows
+        squares = np.square(model.predict(scores[0]) - task.y[rows])
+        model.residual_deviation_ = float(np.sqrt(np.average(squares, weights=weight)))
+    return features, model, C
 
 
 def _stacked(

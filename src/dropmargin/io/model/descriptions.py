@@ -64,7 +64,7 @@ def _check_classes(model: Any) -> None:
 def _check_table(model: Any) -> None:
     """Check that encoder and model fit together, and set the attributes that follow from the encoder."""
     encoder, inner = model.encoder_, model.model_
-    model.fourier_ = getattr(model, "fourier_", None)
+    model.fourier_, model.noise_ = getattr(model, "fourier_", None), getattr(model, "noise_", None)
     n_features = len((model.fourier_ or encoder).get_feature_names_out())
     if n_features != inner.n_features_in_ or hasattr(inner, "classes_") != hasattr(type(model), "classes_"):
         raise ModelFormatError(f"the table has {n_features} features, but its model takes {inner.n_features_in_}")
@@ -120,13 +120,12 @@ _LOSSES = "Hinge Logistic Quadratic GaussianHinge GaussianLogistic Exponential M
 _LOSSES += " EpsilonInsensitive Huber GaussianHuber"
 _TABLE = {
     **{name: Attribute((str,)) for name in ("basis_", "scaling_")},
-    "noise_": Attribute((int, float, dict, str, type(None))),
+    "noise_": Attribute((int, float, dict), required=False),
     "C_": Attribute(_NUMBER),
     "cv_scores_": Attribute((dict,)),
     "encoder_": Attribute(("TableEncoder",)),
     "fourier_": Attribute(("FourierFeatures",), required=False),
     "model_": Attribute((*_CLASSIFIERS, *_REGRESSORS)),
-    "residual_deviation_": Attribute(_NUMBER, required=False, low=0.0, high=_LARGE),
 }
 _TABLE_ENCODER = {
     **{name: Attribute((kind,)) for name, kind in (("columns_", list), ("rules_", dict), ("encoders_", dict))},
@@ -299,7 +298,7 @@ def unpack_model(entry: Any, arrays: dict[str, Array]) -> Any:
     with np.errstate(all="ignore"), warnings.catch_warnings(), _refused("it does not predict"):
         warnings.simplefilter("ignore")
         rows, inner = _trial_rows(model), getattr(model, "model_", model)
-        has_intervals = hasattr(inner, "residual_deviation_") and inner.missing == "conditional"
+        has_intervals = hasattr(inner, "residual_deviation_") and (inner is not model or inner.missing == "conditional")
         for method in ("predict", "predict_interval" if has_intervals else "predict_proba"):
             getattr(model, method, repr)(rows)
         repr(model)
