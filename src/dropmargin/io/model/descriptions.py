@@ -229,7 +229,7 @@ def unpack_object(entry: Any, name: str, arrays: dict[str, Array]) -> Any:
     fitted = dict(values.check_type(entry["fitted"], "fitted", dict))
     with _refused(where):
         made = cls(**given)
-    if not fitted and kind not in MODELS and not any(key.startswith(prefix) for key in arrays):
+    if description.fitted and not fitted and kind not in MODELS and not any(key.startswith(prefix) for key in arrays):
         return made  # a parameter, which is not fitted
     plain = [key for key, attribute in description.fitted.items() if attribute.shape is None]
     stored = [key for key in description.fitted if key not in plain and prefix + key in arrays]
