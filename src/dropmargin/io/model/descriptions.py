@@ -279,7 +279,8 @@ def _trial_rows(model: Any) -> Any:
     if hasattr(model, "encoder_"):
         cells: dict[str, Any] = {}
         for name, rule in model.encoder_.rules_.items():
-            text = {"number": f"1{rule.unit}", "date": "2024-01-31"}.get(rule.kind, "1")
+            day = date(2024, 1, 31).strftime("%Y-%m-%d" if rule.form in ("", "iso") else rule.form)
+            text = {"number": f"1{rule.unit}", "date": day}.get(rule.kind, "1")
             found = {"number": 1.0, "date": date(2024, 1, 31)}.get(rule.source, text)
             cells[name] = np.array([None, found], dtype=object)
         return cells
