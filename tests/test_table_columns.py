@@ -179,7 +179,7 @@ def test_a_weight_counts_as_so_many_rows(basis):
     np.testing.assert_allclose(weighted.transform(x), repeated.transform(x))
 
 
-@pytest.mark.parametrize(("trained", "later"), [(["1", "2", None], [2.0, 1.0]), ([1.0, 2.5, 3.0], ["2.5", "1"])])
+@pytest.mark.parametrize(("trained", "later"), [(["1", "2", None], [2.0, 1.0]), ([1.0, 2.5, None], ["2.5", "1"])])
 def test_categories_that_are_numbers_may_come_as_numbers_or_as_text(trained, later):
     encoder = TableEncoder(categorical=["c"]).fit({"c": trained})
     first, second = encoder.transform({"c": later})
@@ -187,3 +187,10 @@ def test_categories_that_are_numbers_may_come_as_numbers_or_as_text(trained, lat
     assert [names[first.argmax()], names[second.argmax()]] == [str(v).removesuffix(".0") for v in later]
     with pytest.raises(ValueError, match="'z' has numbers, but it held text"):
         TableEncoder(categorical=["z"]).fit({"z": ["01", "02", "x"]}).transform({"z": [1.0]})
+
+
+def test_a_categorical_column_of_numbers_has_categories():
+    made = pd.DataFrame({"c": pd.Categorical([3, 1, 3, None])})
+    encoder = TableEncoder().fit(made)
+    assert encoder.encoders_["c"].categories_ == ["1", "3"]
+    np.testing.assert_array_equal(encoder.transform({"c": [3]}), encoder.transform(made)[:1])

@@ -129,18 +129,17 @@ class TableModel(TableParameters, BaseEstimator):
         if hasattr(plain, "epsilon"):
             plain.epsilon = 0.1 * float(np.std(y))
         n_splines = sum(kind != "category" for kind in encoder.column_kinds_.values()) if self._is_own else 0
-        linear = encoder.with_basis("linear", "standard")
-        size = len(linear.feature_columns_), bool(encoder.is_word_.any())
-        bases: tuple[str, ...] = (self._check_basis(size[1]),)
-        if self.basis == "auto":
-            bases = search.possible_bases(size[0], n_splines, size[1])
+        self._check_basis(bool(encoder.is_word_.any()))
+        bases, is_small = search.candidates(self.basis, encoder.with_basis("linear", "standard"), n_splines)
+        scalings = ("standard", "quantile") if n_splines else ("standard",)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
-        task = search.Task(
-            encode, y, weight, plain, given["noise"], given["C"], given["target_noise"], self.cv, rng, bases,
-            ("standard", "quantile") if n_splines else ("standard",), search.is_small(*size),
-        )  # fmt: skip
-        with one_blas_thread(), Progress(task.n_steps, "fitting the table", verbose=self.verbose) as progress:
-            best, self.cv_scores_ = search.choose(task, progress)
+        n_steps = 1 + len(scalings if is_small else bases)
+        with one_blas_thread(), Progress(n_steps, "fitting the table", verbose=self.verbose) as progress:
+            task = search.Task(
+                encode, y, weight, plain, given["noise"], given["C"], given["target_noise"], self.cv, rng, bases,
+                scalings, is_small, progress,
+            )  # fmt: skip
+            best, self.cv_scores_ = search.choose(task)
             self.fourier_, self.model_, self.C_ = search.fit_setting(task, best)
         self.encoder_ = encoder.with_basis(best.basis, best.scaling)
         self.basis_, self.scaling_ = best.basis, best.scaling
@@ -159,12 +158,11 @@ class TableModel(TableParameters, BaseEstimator):
     def _is_own(self) -> bool:
         return self.encoder is None or isinstance(self.encoder, TableEncoder)
 
-    def _check_basis(self, has_text: bool) -> str:
+    def _check_basis(self, has_text: bool) -> None:
         if self.basis == "spline" and not self._is_own:
             raise ValueError("basis='spline' needs the encoder of this package: leave out encoder, or basis='linear'.")
         if self.basis == "fourier" and has_text:
             raise ValueError("basis='fourier' has no features of text: leave out text, or use basis='spline'.")
-        return self.basis
 
     def _features(self, X: Any) -> Any:
         """Return the features of the linear model."""

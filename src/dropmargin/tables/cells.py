@@ -36,10 +36,14 @@ DATE_FORMS = ("iso", *(day + time for day, time in itertools.product(_DAYS, _TIM
 
 
 class Texts(NamedTuple):
-    """A column of text: ``names[code]`` for each of ``codes``, missing if the code is -1."""
+    """A column of text: ``names[code]`` for each of ``codes``, missing if the code is -1.
+
+    ``is_category`` says whether the column is of a type of categories, which may be numbers.
+    """
 
     codes: Array
     names: list[str]
+    is_category: bool = False
 
     def present(self) -> list[str]:
         """Return the different texts that occur, sorted."""
@@ -52,7 +56,7 @@ class Texts(NamedTuple):
 
     def take(self, rows: Array) -> Texts:
         """Return some of the rows."""
-        return Texts(self.codes[rows], self.names)
+        return self._replace(codes=self.codes[rows])
 
 
 #: The cells of a column: float64 (NaN is missing), datetime64[s] (NaT is missing), or texts.
@@ -96,7 +100,7 @@ def read_cells(name: str, values: Any) -> Cells:
         return np.array(["NaT" if cell is None else cell.isoformat()[:19] for cell in cells], dtype="datetime64[s]")
     known: dict[str, int] = {}
     codes = [-1 if cell is None else known.setdefault(_as_text(name, cell), len(known)) for cell in cells]
-    return Texts(np.array(codes, dtype=np.int64), list(known))
+    return Texts(np.array(codes, dtype=np.int64), list(known), is_category)
 
 
 def missing(cells: Cells) -> Array:
@@ -129,6 +133,7 @@ def decide(name: str, cells: Cells, kind: str | None = None) -> ColumnRule:
     if all of it has one form; else a category. ``kind`` overrides that for ``"category"`` and ``"text"``.
     """
     source = _source(cells)
+    kind = "category" if kind is None and isinstance(cells, Texts) and cells.is_category else kind
     if kind == "category" and source != "date" and all(map(_is_written, _names(cells))):
         return ColumnRule(kind, "digits")
     if kind is not None or not isinstance(cells, Texts):
@@ -176,7 +181,8 @@ def _names(cells: Cells) -> list[str]:
     """Return the different cells as text."""
     if isinstance(cells, Texts):
         return cells.present()
-    return [_as_text("", value) if isinstance(value, float) else str(value) for value in np.unique(cells).tolist()]
+    present = np.unique(cells[cells == cells]).tolist()  # without NaN and NaT
+    return [_as_text("", value) if isinstance(value, float) else str(value) for value in present]
 
 
 def _is_written(text: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import Any, NamedTuple
 
@@ -295,15 +295,16 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 def warn_columns(absent: list[str], extra: list[str]) -> None:
     """Warn about columns that are absent, or that the training data did not have."""
     if absent:
-        warnings.warn(f"X lacks {_listed(absent)}: missing in every row.", UserWarning, stacklevel=4)
+        text = f"X lacks column{'s' * (len(absent) > 1)} {_listed(absent)}: missing in every row."
+        warnings.warn(text, UserWarning, stacklevel=4)
     if extra:
-        text = f"X has {_listed(extra)}, which the training data did not have: ignored."
+        text = f"X has column{'s' * (len(extra) > 1)} {_listed(extra)}, which the training data did not have: ignored."
         warnings.warn(text, UserWarning, stacklevel=4)
 
 
-def _listed(names: list[str]) -> str:
+def _listed(names: list[str], show: Callable[[str], str] = repr) -> str:
     more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
-    return f"column{'s' * (len(names) > 1)} {', '.join(map(repr, names[:_MAX_LISTED]))}{more}"
+    return ", ".join(map(show, names[:_MAX_LISTED])) + more
 
 
 def _reason_to_leave_out(name: str, kind: str, cells: Cells, max_categories: int) -> str:
@@ -339,19 +340,12 @@ def _are_ids(name: str, present: Array) -> bool:
 
 def columns_text(columns: list[Column]) -> str:
     """Return a line per kind of column, and a line per column that is left out."""
-    kinds: dict[str, list[str]] = {}
-    for column in columns:
-        if not column.reason:
-            kinds.setdefault(column.kind, []).append(column.name)
-    lines = [
-        f"  {kind}: {', '.join(names[:_MAX_LISTED])}"
-        + (f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else "")
-        for kind, names in kinds.items()
-    ]
+    used = [column for column in columns if not column.reason]
+    kinds = {kind: [one.name for one in used if one.kind == kind] for kind in dict.fromkeys(one.kind for one in used)}
     left_out = [column for column in columns if column.reason]
+    lines = [f"  {kind}: {_listed(names, str)}" for kind, names in kinds.items()]
     lines += [f"  left out: {column.name} ({column.reason})" for column in left_out[:_MAX_LISTED]]
-    lines += [f"  left out: {len(left_out) - _MAX_LISTED} more"] * (len(left_out) > _MAX_LISTED)
-    return "\n".join(lines)
+    return "\n".join([*lines, *[f"  left out: {len(left_out) - _MAX_LISTED} more"] * (len(left_out) > _MAX_LISTED)])
 
 
 def columns_html(columns: list[Column]) -> str:

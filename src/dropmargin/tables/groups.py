@@ -77,9 +77,8 @@ class GroupedMatrix:
         """Return the dropout rate of each feature, for a rate or a dict of groups to rates."""
         if rate is None:
             return None
-        if not isinstance(rate, Mapping):
-            return np.full(self.n_features, float(rate))
-        return np.array([float(rate.get(group, 0.0)) for group in self.groups])
+        of = rate if isinstance(rate, Mapping) else dict.fromkeys(self.groups.tolist(), rate)
+        return np.array([float(of.get(group, 0.0)) for group in self.groups])
 
     def noise(self, rate: Any) -> DropoutNoise | None:
         """Return dropout of whole groups: towards the mean, and of words towards zero."""
@@ -87,12 +86,9 @@ class GroupedMatrix:
             return None
         reference: Any = "mean"
         if self.is_sparse:
-            table = self.X[:, np.flatnonzero(~self.is_word)].toarray()
-            reference = np.zeros(self.n_features)
-            seen = ~np.isnan(table).all(axis=0)
-            means = np.zeros(table.shape[1])
-            means[seen] = np.nanmean(table[:, seen], axis=0)
-            reference[~self.is_word] = means
+            table, reference = self.X[:, np.flatnonzero(~self.is_word)].toarray(), np.zeros(self.n_features)
+            n_seen = np.maximum((~np.isnan(table)).sum(axis=0), 1)
+            reference[~self.is_word] = np.nansum(table, axis=0) / n_seen
         return DropoutNoise(rate, reference=reference, groups=self.groups.astype(str))
 
 

@@ -65,7 +65,8 @@ class Task:
     """The rows of a fit, and what is fixed by the user.
 
     ``encode(basis, scaling, rows)`` returns the matrix of some rows in a basis. ``plain`` is the model. ``noise`` and
-    ``C`` are the given values, ``"auto"`` and None if they are chosen. ``bases`` and ``scalings`` are those to try.
+    ``C`` are the given values, ``"auto"`` and None if they are chosen. ``bases`` and ``scalings`` are those to try, by
+    least squares if the table ``is_small``.
     """
 
     encode: Callable[..., GroupedMatrix]
@@ -80,16 +81,7 @@ class Task:
     bases: tuple[str, ...]
     scalings: tuple[str, ...]
     is_small: bool
-
-    @property
-    def n_steps(self) -> int:
-        """The number of steps of a progress bar."""
-        return len(self.scalings) if self.by_least_squares else len(self.bases)
-
-    @property
-    def by_least_squares(self) -> bool:
-        """Whether the candidates are models of least squares."""
-        return self.is_small or "fourier" in self.bases
+    progress: Progress
 
     @cached_property
     def targets(self) -> Array:
@@ -107,24 +99,25 @@ class Task:
         return 1.0 if is_classifier(self.plain) else max(float(np.std(self.y)), 1e-12)
 
 
-def possible_bases(n_features: int, n_splines: int, is_sparse: bool) -> tuple[str, ...]:
-    """Return the bases that a search tries, for the features of the linear basis and the columns with splines."""
-    bases = ("linear", "spline") if 0 < n_splines <= _MAX_SPLINE_FEATURES else ("linear",)
-    return (*bases, "fourier") if is_small(n_features, is_sparse) else bases
+def candidates(basis: str, encoder: Any, n_splines: int) -> tuple[tuple[str, ...], bool]:
+    """Return the bases to try, and whether the table is small.
+
+    ``encoder`` is that of the linear basis, and ``n_splines`` the number of columns that can have splines. A table is
+    small if one Gaussian of all features fills what is missing.
+    """
+    is_small = not encoder.is_word_.any() and len(encoder.feature_columns_) <= _MAX_FOURIER_FEATURES
+    if basis != "auto":
+        return (basis,), is_small or basis == "fourier"
+    return ("linear", *["spline"] * (0 < n_splines <= _MAX_SPLINE_FEATURES), *["fourier"] * is_small), is_small
 
 
-def is_small(n_features: int, is_sparse: bool) -> bool:
-    """Return whether a table of so many linear features can have a Fourier basis."""
-    return not is_sparse and n_features <= _MAX_FOURIER_FEATURES
-
-
-def choose(task: Task, progress: Progress) -> tuple[Setting, dict[str, float]]:
+def choose(task: Task) -> tuple[Setting, dict[str, float]]:
     """Return the best setting, and the score of each basis; a simpler basis is preferred to a small gain."""
     if len(task.bases) == 1 and task.noise != "auto" and task.C is not None:
         return Setting(task.bases[0], noise=task.noise, C=float(task.C)), {}
     rows, folds = _folds(task)
     own = replace(task, y=task.y[rows], weight=task.weight[rows], encode=lambda *basis: task.encode(*basis, rows))
-    tried = (_by_least_squares if task.by_least_squares else _by_fits)(own, folds, progress)
+    tried = (_by_least_squares if task.is_small else _by_fits)(own, folds)
     best = tried[0]
     for setting in tried[1:]:
         if 1.0 - setting.score < (1.0 - _GAIN) * (1.0 - best.score):
@@ -184,7 +177,7 @@ def _parts(task: Task, scaling: str, folds: Any) -> list[_Part]:
     return parts
 
 
-def _by_least_squares(task: Task, folds: Any, progress: Progress) -> list[Setting]:
+def _by_least_squares(task: Task, folds: Any) -> list[Setting]:
     """Return the best setting of each basis.
 
     A score is the share of the variance of the targets, or of the classes as 0 and 1, that least squares explain: one
@@ -200,7 +193,7 @@ def _by_least_squares(task: Task, folds: Any, progress: Progress) -> list[Settin
         fourier = [setting.score for setting in found.get("fourier", [])]
         if fourier and fourier[-1] == max(fourier):
             chosen = parts
-        progress.advance()
+        task.progress.advance()
     if chosen:
         best = max(found["fourier"], key=lambda setting: setting.score)
         wider, narrow, narrower = _GAMMAS
@@ -279,7 +272,7 @@ class _Moments:
 # Tables with text or many columns -------------------------------------------------------------------------------------
 
 
-def _by_fits(task: Task, folds: Any, progress: Progress) -> list[Setting]:
+def _by_fits(task: Task, folds: Any) -> list[Setting]:
     """Return the best setting of each basis, by the scores of fits of the model itself."""
     unit = task.unit if hasattr(task.plain, "epsilon") else 1.0
     Cs, noises = [C * unit for C in _CS] if task.C is None else [task.C], list(_NOISES)
@@ -304,7 +297,7 @@ def _by_fits(task: Task, folds: Any, progress: Progress) -> list[Setting]:
         best = max(scored, key=lambda setting: setting.score)
         scored += [score(noise, best.C) for noise in noises[1:]]
         tried.append(max(scored, key=lambda setting: setting.score))
-        progress.advance()
+        task.progress.advance()
     return tried
 
 
