@@ -46,8 +46,9 @@ def bound_coefficients(copies: Any, y: Any, C: float = 30.0) -> tuple[Any, Any]:
     """Return classes and coefficients that minimise the paper's logistic bound, moments over the copies of a row.
 
     The moments of a score are its mean ``m`` over the copies and its mean square ``r^2 = m^2 + v``; the bound is
-    ``log 2cosh(r / 2) - y m / 2``, one class against the rest.
+    ``log 2cosh(r / 2) - y m / 2``, one class against the rest. A row weighs as much as its copies.
     """
+    C *= len(copies)
     classes, Z = np.unique(y), np.stack([np.hstack([copy, np.ones((len(copy), 1))]) for copy in copies])
     signs, penalised = np.where(y[:, None] == classes, 1.0, -1.0), np.append(np.ones(Z.shape[2] - 1), 0.0)[:, None]
 
