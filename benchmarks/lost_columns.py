@@ -217,9 +217,7 @@ def main() -> None:
     parser.add_argument("--short", action="store_true", help="four small tables")
     parser.add_argument("--only", nargs="*", default=None)
     parser.add_argument("--methods", nargs="*", default=None)
-    parser.add_argument(
-        "--repeats", type=int, default=3, help="0 measures times alone, in place of earlier ones"
-    )
+    parser.add_argument("--repeats", type=int, default=3, help="0 measures times alone, in place of earlier ones")
     parser.add_argument("--out", type=Path, default=RESULTS / "lost_columns.jsonl")
     parser.add_argument("--table-only", action="store_true", help="make table and figure of the file that is there")
     options = parser.parse_args()
