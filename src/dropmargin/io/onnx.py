@@ -30,7 +30,8 @@ def export_onnx(model: Any, path: Path) -> None:
     The graph has one input ``X`` of shape ``(n, n_features)``, double, or float if the coefficients are float. That of
     a table model has an input of shape ``(n, 1)`` per column: numbers (that a text such as ``12%`` stands for: 0.12),
     or strings. NaN and the empty string are missing values. Outputs are ``label``, ``decision``, as `decision_function`
-    returns it, and, if scores are log-odds, ``probability``, as `predict_proba` returns it. That of a regressor is
+    returns it, and, if scores are log-odds and the parameter
+    ``probability`` is None, ``probability``, as `predict_proba` returns it. That of a regressor is
     ``prediction``.
 
     Parameters
@@ -125,7 +126,7 @@ def _parse(scope: Any, model: Any, inputs: list[Any], custom_parsers: Any = None
         labels |= dict.fromkeys("iu", types.Int64TensorType)
         outputs = {"label": labels.get(model.classes_.dtype.kind, types.StringTensorType)([None])}
         outputs["decision"] = number([None] if n_classes == 2 else [None, n_classes])
-        if hasattr(model, "predict_proba") and inner.missing != "conditional":
+        if hasattr(model, "predict_proba") and inner.probability is None and inner.missing != "conditional":
             outputs["probability"] = number([None, n_classes])
     else:
         outputs = {"prediction": number([None])}

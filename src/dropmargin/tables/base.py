@@ -12,7 +12,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from dropmargin.estimators.parameters import Parameters, check_parameters, parameter
+from dropmargin.estimators.parameters import Parameters, boolean, check_parameters, parameter
 from dropmargin.estimators.validation import (
     check_choice,
     check_n_jobs,
@@ -65,6 +65,7 @@ class TableParameters(Parameters):
     verbose: int = parameter(default=1)
     encoder: Any = parameter(default=None)
     groups: Any = parameter(default=None)
+    conformal: bool = parameter(default=False, check=boolean)
 
 
 class TableModel(TableParameters, BaseEstimator):
@@ -131,6 +132,7 @@ class TableModel(TableParameters, BaseEstimator):
         n_splines = sum(kind != "category" for kind in encoder.column_kinds_.values()) if self._is_own else 0
         self._check_basis(bool(encoder.is_word_.any()))
         bases, is_small = search.candidates(self.basis, encoder.with_basis("linear", "standard"), n_splines)
+        bases = self._without_fourier(bases) if self.conformal else bases
         scalings = ("standard", "quantile") if n_splines else ("standard",)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
         n_steps = 1 + len(scalings if is_small else bases)
@@ -140,6 +142,7 @@ class TableModel(TableParameters, BaseEstimator):
                 scalings, is_small, progress,
             )  # fmt: skip
             best, self.cv_scores_ = search.choose(task)
+            plain.set_params(**{name: given[name] for name in ("probability", "conformal") if name in given})
             self.fourier_, self.model_, self.C_ = search.fit_setting(task, best)
         self.encoder_ = encoder.with_basis(best.basis, best.scaling)
         self.basis_, self.scaling_ = best.basis, best.scaling
@@ -163,6 +166,11 @@ class TableModel(TableParameters, BaseEstimator):
             raise ValueError("basis='spline' needs the encoder of this package: leave out encoder, or basis='linear'.")
         if self.basis == "fourier" and has_text:
             raise ValueError("basis='fourier' has no features of text: leave out text, or use basis='spline'.")
+
+    def _without_fourier(self, bases: tuple[str, ...]) -> tuple[str, ...]:
+        if bases == ("fourier",):
+            raise ValueError("conformal=True needs basis='linear', 'spline' or 'auto', got 'fourier'.")
+        return tuple(basis for basis in bases if basis != "fourier")
 
     def _features(self, X: Any) -> Any:
         """Return the features of the linear model."""
