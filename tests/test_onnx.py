@@ -16,8 +16,17 @@ from sklearn.svm import LinearSVC
 
 from datasets import N_FEATURES, make_binary, make_multiclass
 from dealing import deal
-from dropmargin import DropoutLogisticRegression, DropoutRidge, DropoutSVC, DropoutSVR, MCFClassifier
+from dropmargin import (
+    DropoutLogisticRegression,
+    DropoutRidge,
+    DropoutSVC,
+    DropoutSVR,
+    MCFClassifier,
+    TableClassifier,
+    TableRegressor,
+)
 from dropmargin.io.onnx import export_onnx, register_onnx_converters
+from dropmargin.tables import TableEncoder
 
 skl2onnx = pytest.importorskip("skl2onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -99,6 +108,64 @@ def test_probabilities_of_extreme_scores(tmp_path):
     model = DropoutLogisticRegression().fit(X, y)
     model.intercept_ -= 1000.0
     assert_same(model, X, tmp_path, 1e-9)
+
+
+def _incomplete_table(n_rows=200):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"age": rng.uniform(20.0, 70.0, n_rows), "city": rng.choice(["Bern", "Oslo", "Rome"], n_rows)})
+    table["twin"] = table.age + rng.normal(size=n_rows)
+    y = np.where((np.abs(table.age - 45.0) < 12.0) | (table.city == "Rome"), "yes", "no")
+    lost = rng.uniform(size=table.shape) < 0.3
+    return table, y, table.mask(lost)
+
+
+@pytest.mark.parametrize("basis", ["linear", "spline", "fourier"])
+def test_tables_with_missing_cells_and_categories_never_seen(basis, tmp_path):
+    table, y, lost = _incomplete_table()
+    model = TableClassifier(basis=basis, noise=0.1, C=10.0, random_state=0).fit(table, y)
+    rows = pd.concat([table.assign(age=table.age * 2.0 - 40.0), lost, lost.assign(city="Paris")], ignore_index=True)
+    export_onnx(model, tmp_path / "model.onnx")
+    found, _ = run_onnx(tmp_path / "model.onnx", rows)
+    assert found["label"].tolist() == model.predict(rows).tolist()
+    tolerance = 1e-5 if basis == "fourier" else 1e-8  # its exponents are those of single precision
+    np.testing.assert_allclose(found["decision"], model.decision_function(rows), rtol=tolerance, atol=tolerance)
+    assert ("probability" in found) == (basis == "fourier")
+    target = table.twin.to_numpy()
+    regressor = TableRegressor(basis="spline", noise=0.1, C=10.0).fit(table[["age", "city"]], target)
+    export_onnx(regressor, tmp_path / "model.onnx")
+    found, _ = run_onnx(tmp_path / "model.onnx", lost)
+    np.testing.assert_allclose(found["prediction"], regressor.predict(lost[["age", "city"]]), rtol=1e-9)
+
+
+def test_columns_without_operators_are_named(tmp_path):
+    table, y, _ = _incomplete_table(60)
+    dates = table.assign(day=pd.Timestamp("2024-01-01") + pd.to_timedelta(np.arange(60) % 9, "D"))
+    texts = table.assign(note=["good day", "bad day"] * 30)
+    given = {"basis": "linear", "noise": 0.1, "C": 1.0}
+    for model, rows, name in (
+        (TableClassifier(**given), dates, "'day' is of kind date"),
+        (TableClassifier(text=["note"], **given), texts, "'note' is of kind text"),
+    ):
+        with pytest.raises(ValueError, match=f"Column {name}, for which ONNX has no operators"):
+            export_onnx(model.fit(rows, y), tmp_path / "model.onnx")
+    model = TableClassifier(**given).fit(table, y)
+    model.encoder_ = TableEncoder("linear", "quantile").fit(table)
+    with pytest.raises(ValueError, match="Column 'age' is scaled by its quantiles"):
+        export_onnx(model, tmp_path / "model.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_expected_scores_of_rows_with_missing_features(n_classes, tmp_path):
+    X, y = make_binary(120) if n_classes == 2 else make_multiclass(150, n_classes=n_classes)
+    model = DropoutLogisticRegression(missing="conditional").fit(X, y)
+    X[np.random.default_rng(0).uniform(size=X.shape) < 0.4] = np.nan
+    X[0] = np.nan
+    export_onnx(model, tmp_path / "model.onnx")
+    found, _ = run_onnx(tmp_path / "model.onnx", X)
+    np.testing.assert_allclose(found["decision"], model.decision_function(X), rtol=1e-9, atol=1e-9)
+    assert "probability" not in found
+    assert_same(model.set_params(missing="error"), X[~np.isnan(X).any(axis=1)], tmp_path, 1e-12)
 
 
 def test_searches_and_feature_names(tmp_path):

@@ -114,7 +114,7 @@ def _check_output(output: str, saved: SavedModel) -> None:
     if output == "probability" and not hasattr(model, "predict_proba"):
         raise click.UsageError(f"--output probability: {saved.path} has none (train with --loss logistic)")
     inner = getattr(model, "model_", model)
-    if output == "interval" and not (hasattr(inner, "residual_deviation_") or hasattr(model, "residual_deviation_")):
+    if output == "interval" and not hasattr(inner, "residual_deviation_"):
         raise click.UsageError(f"--output interval: {saved.path} does not know its residuals (train with more rows)")
 
 

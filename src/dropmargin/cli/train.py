@@ -267,7 +267,8 @@ def _described(model: Any) -> str:
     found = _chosen(model)
     basis = f"basis {found['basis']}, " if found["basis"] else ""
     noise = found["noise"] if isinstance(found["noise"], dict) else f"{found['noise']:g}"
-    return f"{found['class']}, {basis}noise {noise}, C {found['C']:.3g}"
+    rate = "copies with deleted cells" if found["basis"] == "fourier" else f"noise {noise}"
+    return f"{found['class']}, {basis}{rate}, C {found['C']:.3g}"
 
 
 def _left_out(model: Any) -> list[str]:

@@ -223,8 +223,12 @@ def explain(estimator: Any, X: Any, feature_names: Any = None, n: int = 10, *, v
     encoder, model = split_estimator(estimator, "explain")
     units = find_units(encoder, model, name_features(encoder, model, feature_names))
     rows = X if encoder is None else encoder.transform(X)
-    n, vanishing = check_integer("n", n, 1), VanishingFeatures(model, units.numbers, units.always)
-    X = vanishing.check(rows)
+    return explain_rows(VanishingFeatures(model, units.numbers, units.always), units, rows, n, verbose)
+
+
+def explain_rows(vanishing: VanishingFeatures, units: Units, X: Any, n: int, verbose: int = 1) -> Explanation:
+    """Return the explanations of the rows of a matrix, whose units of features vanish."""
+    n, X = check_integer("n", n, 1), vanishing.check(X)
     outputs, explained = vanishing.outputs(X), []
     if vanishing.is_regression:
         labels = rivals = np.zeros(len(outputs), dtype=int)

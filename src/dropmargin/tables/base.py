@@ -7,17 +7,26 @@ from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone, is_classifier
+from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_consistent_length, check_is_fitted
+from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from dropmargin.estimators.parameters import Parameters, boolean, check_parameters, parameter
-from dropmargin.estimators.validation import check_choice, check_n_jobs, check_number, unchanged_on_failure
+from dropmargin.estimators.validation import (
+    check_choice,
+    check_n_jobs,
+    check_number,
+    check_weights,
+    unchanged_on_failure,
+)
 from dropmargin.evaluation import Explanation, TopFeatures
+from dropmargin.progress import Progress
 from dropmargin.tables import effects, search
+from dropmargin.tables.cells import missing
+from dropmargin.tables.cells import take as take_cells
 from dropmargin.tables.encoder import TableEncoder, column_names, columns_html, columns_text, read_table
-from dropmargin.tables.groups import EncoderAdapter, GroupedMatrix
+from dropmargin.tables.groups import EncoderAdapter, GroupedMatrix, grouped
 from dropmargin.threads import one_blas_thread
 from dropmargin.typing import Array
 
@@ -95,104 +104,79 @@ class TableModel(TableParameters, BaseEstimator):
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
         given = check_parameters(self)
         check_choice("loss", self.loss, tuple(self._losses))
-        plain = self._losses[self.loss](missing="conditional", n_jobs=self.n_jobs)
-        encoders: dict[tuple[str, str], Any] = {}
-        encode = self._encoding(X, encoders)
-        first = encode("linear", "standard")
+        names, take = column_names(X), take_cells if self._is_own else _safe_indexing
+        table = read_table(X) if self._is_own else X
+        encoder: Any = EncoderAdapter(self.encoder, self.groups)
+        if self._is_own:
+            encoder = clone(self.encoder or TableEncoder()).set_params(basis="fourier", scaling="quantile")
+            encoder.set_params(**{"text": self.text} if len(self.text) else {})
+        n_rows = len(missing(next(iter(table.values())))) if self._is_own and table else _num_samples(X)
         y = self._check_targets(y)
-        check_consistent_length(first.X, y, sample_weight)
-        weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        if len(y) != n_rows:
+            raise ValueError(f"X and y have inconsistent numbers of rows: {n_rows} and {len(y)}.")
+        weight = check_weights(sample_weight, n_rows)
+        if not weight.all():
+            table, y, weight = take(table, np.flatnonzero(weight)), y[weight > 0.0], weight[weight > 0.0]
+            y = self._check_targets(y)
+        encoder.fit(table, sample_weight=weight)
+        if names is None and self._is_own:
+            del encoder.feature_names_in_
+
+        def encode(basis: str, scaling: str, rows: Any = None) -> GroupedMatrix:
+            own = encoder.with_basis(basis, scaling)
+            return grouped(own, own.transform(table if rows is None else take(table, rows)))
+
+        plain = self._losses[self.loss](missing="conditional", n_jobs=self.n_jobs)
         if hasattr(plain, "epsilon"):
             plain.epsilon = 0.1 * float(np.std(y))
-        seed = check_random_state(self.random_state).randint(2**31 - 1)
-        rng, own = np.random.default_rng(seed), encoders["linear", "standard"]
-        n_splines = sum(kind != "category" for kind in own.column_kinds_.values()) if self._is_own else 0
-        is_auto = self.basis == "auto"
-        bases = search.possible_bases(first, n_splines) if is_auto else (self._check_basis(first),)
-        if self.conformal:
-            bases = self._without_fourier(bases)
-        task = search.Task(
-            encode, y, weight, plain, given["noise"], given["C"], given["target_noise"], self.cv, rng,
-            can_scale=bool(n_splines), encoded={("linear", "standard"): first},
-        )  # fmt: skip
-        with one_blas_thread():
-            best, self.cv_scores_ = search.choose(task, bases, self.verbose)
+        n_splines = sum(kind != "category" for kind in encoder.column_kinds_.values()) if self._is_own else 0
+        self._check_basis(bool(encoder.is_word_.any()))
+        bases, is_small = search.candidates(self.basis, encoder.with_basis("linear", "standard"), n_splines)
+        bases = self._without_fourier(bases) if self.conformal else bases
+        scalings = ("standard", "quantile") if n_splines else ("standard",)
+        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
+        n_steps = 1 + len(scalings if is_small else bases)
+        with one_blas_thread(), Progress(n_steps, "fitting the table", verbose=self.verbose) as progress:
+            task = search.Task(
+                encode, y, weight, plain, given["noise"], given["C"], given["target_noise"], self.cv, rng, bases,
+                scalings, is_small, progress,
+            )  # fmt: skip
+            best, self.cv_scores_ = search.choose(task)
             plain.set_params(**{name: given[name] for name in ("probability", "conformal") if name in given})
-            fourier, model, C, deviation = search.fit_setting(task, best)
-        self.encoder_ = encoders[search.encoding(best.basis, best.scaling)]
-        self.fourier_, self.model_ = fourier, model
-        if fourier is not None and not is_classifier(self):
-            self.residual_deviation_ = deviation
-        self.basis_, self.scaling_, self.noise_, self.C_ = best.basis, best.scaling, best.noise, C
-        self.columns_ = self.encoder_.columns_
-        self.n_features_in_ = self.encoder_.n_features_in_
-        if hasattr(self.encoder_, "feature_names_in_"):
-            self.feature_names_in_ = self.encoder_.feature_names_in_
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
+            self.fourier_, self.model_, self.C_ = search.fit_setting(task, best)
+        self.encoder_ = encoder.with_basis(best.basis, best.scaling)
+        self.basis_, self.scaling_ = best.basis, best.scaling
+        self.noise_ = best.noise if self.fourier_ is None else None
+        self.set_columns()
+
+    def set_columns(self) -> None:
+        """Set the attributes that follow from the encoder."""
+        for name in ("columns_", "n_features_in_", "feature_names_in_"):
+            if hasattr(self.encoder_, name):
+                setattr(self, name, getattr(self.encoder_, name))
+            elif hasattr(self, name):
+                delattr(self, name)
 
     @property
     def _is_own(self) -> bool:
         return self.encoder is None or isinstance(self.encoder, TableEncoder)
 
-    def _check_basis(self, first: GroupedMatrix) -> str:
+    def _check_basis(self, has_text: bool) -> None:
         if self.basis == "spline" and not self._is_own:
             raise ValueError("basis='spline' needs the encoder of this package: leave out encoder, or basis='linear'.")
-        if self.basis == "fourier" and first.is_sparse:
+        if self.basis == "fourier" and has_text:
             raise ValueError("basis='fourier' has no features of text: leave out text, or use basis='spline'.")
-        return self.basis
 
     def _without_fourier(self, bases: tuple[str, ...]) -> tuple[str, ...]:
         if bases == ("fourier",):
             raise ValueError("conformal=True needs basis='linear', 'spline' or 'auto', got 'fourier'.")
         return tuple(basis for basis in bases if basis != "fourier")
 
-    def _encoding(self, X: Any, encoders: dict[Any, Any]) -> Any:
-        """Return the function that encodes the training rows in a basis, and adds its encoder to ``encoders``."""
-        if not self._is_own:
-            adapter = EncoderAdapter(clone(self.encoder), self.groups).fit(X)
-            matrix = _grouped(adapter, adapter.transform(X))
-
-            def encode(basis: str, scaling: str) -> GroupedMatrix:
-                encoders[basis, scaling] = adapter
-                return matrix
-
-            return encode
-        cells, template = read_table(X), TableEncoder() if self.encoder is None else self.encoder
-        is_named = column_names(X) is not None
-
-        def encode_cells(basis: str, scaling: str) -> GroupedMatrix:
-            encoder = clone(template).set_params(basis=basis, scaling=scaling)
-            if len(self.text):
-                encoder.set_params(text=self.text)
-            encoders[basis, scaling] = encoder.fit(cells)
-            if not is_named:
-                del encoder.feature_names_in_
-            return _grouped(encoder, encoder.transform(cells))
-
-        return encode_cells
-
     def _features(self, X: Any) -> Any:
         """Return the features of the linear model."""
         check_is_fitted(self, "model_")
         encoded = self.encoder_.transform(X)
         return encoded if self.fourier_ is None else self.fourier_.transform(encoded)
-
-    def grouped(self, encoded: Any) -> GroupedMatrix:
-        """Return rows of the encoder with the groups of their features.
-
-        Parameters
-        ----------
-        encoded : ndarray or csr_array of shape (n_samples, n_features_out)
-            Rows that ``encoder_`` has encoded.
-
-        Returns
-        -------
-        matrix : GroupedMatrix
-            The rows, with the group of each feature.
-        """
-        check_is_fitted(self, "model_")
-        return _grouped(self.encoder_, encoded)
 
     @property
     def best_estimator_(self) -> Pipeline:
@@ -273,8 +257,3 @@ class TableModel(TableParameters, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
         return tags
-
-
-def _grouped(encoder: Any, X: Any) -> GroupedMatrix:
-    """Return the rows of an encoder with its groups."""
-    return GroupedMatrix(X, encoder.feature_groups_, encoder.is_word_, encoder.in_kernel_)

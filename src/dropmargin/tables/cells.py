@@ -29,15 +29,21 @@ _DAYS = (
     *("%b %d, %Y", "%B %d, %Y", "%b %d %Y", "%B %d %Y", "%d-%b-%Y"),
 )
 _TIMES = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
+#: What the training data of a column hold, see `ColumnRule`.
+SOURCES = ("number", "date", "text", "digits")
 #: The forms of dates: those of `datetime.fromisoformat`, and formats of `datetime.strptime`.
 DATE_FORMS = ("iso", *(day + time for day, time in itertools.product(_DAYS, _TIMES)))
 
 
 class Texts(NamedTuple):
-    """A column of text: ``names[code]`` for each of ``codes``, missing if the code is -1."""
+    """A column of text: ``names[code]`` for each of ``codes``, missing if the code is -1.
+
+    ``is_category`` says whether the column is of a type of categories, which may be numbers.
+    """
 
     codes: Array
     names: list[str]
+    is_category: bool = False
 
     def present(self) -> list[str]:
         """Return the different texts that occur, sorted."""
@@ -48,6 +54,10 @@ class Texts(NamedTuple):
         """Return the texts as an array of objects."""
         return np.array([*self.names, missing], dtype=object)[self.codes]
 
+    def take(self, rows: Array) -> Texts:
+        """Return some of the rows."""
+        return self._replace(codes=self.codes[rows])
+
 
 #: The cells of a column: float64 (NaN is missing), datetime64[s] (NaT is missing), or texts.
 Cells = Array | Texts
@@ -56,8 +66,9 @@ Cells = Array | Texts
 class ColumnRule(NamedTuple):
     """How the cells of a column are read.
 
-    ``source`` is what the training data held: ``"number"``, ``"date"`` or ``"text"``. ``form`` is that of dates in
-    text, one of `DATE_FORMS`, or the decimal mark of numbers in text; ``unit`` is ``"%"`` or a currency.
+    ``source`` is what the training data held: ``"number"``, ``"date"`` or ``"text"``; or ``"digits"`` for categories
+    that are numbers, which may come as numbers or as text. ``form`` is that of dates in text, one of `DATE_FORMS`, or
+    the decimal mark of numbers in text; ``unit`` is ``"%"`` or a currency.
     """
 
     kind: str
@@ -78,9 +89,9 @@ def read_cells(name: str, values: Any) -> Cells:
     if array.ndim != 1 or array.dtype.kind not in "fiubMOUST":
         raise ValueError(f"Column {name!r} is of type {array.dtype}; convert it to numbers, strings or dates.")
     if array.dtype.kind in "fiub" and not is_category:
-        return array.astype(np.float64)
+        return array.astype(np.float64, copy=False)
     if array.dtype.kind == "M":
-        return array.astype("datetime64[s]")
+        return array.astype("datetime64[s]", copy=False)
     cells = [None if _is_missing(cell) else cell for cell in array.tolist()]
     present = [] if is_category else [cell for cell in cells if cell is not None]
     if present and all(isinstance(cell, Real | Decimal) for cell in present):
@@ -89,7 +100,7 @@ def read_cells(name: str, values: Any) -> Cells:
         return np.array(["NaT" if cell is None else cell.isoformat()[:19] for cell in cells], dtype="datetime64[s]")
     known: dict[str, int] = {}
     codes = [-1 if cell is None else known.setdefault(_as_text(name, cell), len(known)) for cell in cells]
-    return Texts(np.array(codes, dtype=np.int64), list(known))
+    return Texts(np.array(codes, dtype=np.int64), list(known), is_category)
 
 
 def missing(cells: Cells) -> Array:
@@ -122,6 +133,9 @@ def decide(name: str, cells: Cells, kind: str | None = None) -> ColumnRule:
     if all of it has one form; else a category. ``kind`` overrides that for ``"category"`` and ``"text"``.
     """
     source = _source(cells)
+    kind = "category" if kind is None and isinstance(cells, Texts) and cells.is_category else kind
+    if kind == "category" and source != "date" and all(map(_is_written, _names(cells))):
+        return ColumnRule(kind, "digits")
     if kind is not None or not isinstance(cells, Texts):
         return ColumnRule(kind or source, source)
     present = [text.strip() for text in cells.present()]
@@ -143,14 +157,10 @@ def apply_rule(rule: ColumnRule, name: str, cells: Cells) -> Cells:
     """Return the cells of a column by its rule: numbers, dates, or texts; an error if they are of another kind."""
     source, is_text = _source(cells), rule.kind in ("category", "text")
     if missing(cells).all():
-        n = len(cells.codes) if isinstance(cells, Texts) else len(cells)
-        return (
-            Texts(np.full(n, -1), [])
-            if is_text
-            else np.full(n, np.nan if rule.kind == "number" else "NaT", _dtype(rule))
-        )
-    if source not in ((rule.source,) if is_text else (rule.kind, "text")):
-        held = {"number": "numbers", "date": "dates", "text": "text"}
+        return no_cells(rule, n_rows(cells))
+    allowed = ((rule.source,) if rule.source != "digits" else ("number", "text")) if is_text else (rule.kind, "text")
+    if source not in allowed:
+        held = dict(zip(SOURCES, ("numbers", "dates", "text", "numbers"), strict=True))
         raise ValueError(
             f"Column {name!r} has {held[source]}, but it held {held[rule.source]} in the training data: convert it."
         )
@@ -163,9 +173,39 @@ def apply_rule(rule: ColumnRule, name: str, cells: Cells) -> Cells:
         return cells if is_text else _parsed(rule, name, cells)
     if not is_text:
         return cells
-    values, codes = np.unique(cells, return_inverse=True)
-    names = [_as_text(name, value) if source == "number" else str(value) for value in values.tolist()]
-    return Texts(np.where(missing(cells), -1, codes), names)
+    codes = np.unique(cells, return_inverse=True)[1]
+    return Texts(np.where(missing(cells), -1, codes), _names(cells))
+
+
+def _names(cells: Cells) -> list[str]:
+    """Return the different cells as text."""
+    if isinstance(cells, Texts):
+        return cells.present()
+    present = np.unique(cells[cells == cells]).tolist()  # without NaN and NaT
+    return [_as_text("", value) if isinstance(value, float) else str(value) for value in present]
+
+
+def _is_written(text: str) -> bool:
+    """Return whether a text is a number as `_as_text` writes it."""
+    found = re.fullmatch(r"-?[0-9.]+(e[+-]?[0-9]+)?", text) and _quantity(text, ".")
+    return bool(found) and _as_text("", found[0]) == text  # type: ignore[index]
+
+
+def no_cells(rule: ColumnRule, n: int) -> Cells:
+    """Return missing cells of a column."""
+    if rule.kind in ("category", "text"):
+        return Texts(np.full(n, -1), [])
+    return np.full(n, np.nan if rule.kind == "number" else "NaT", _dtype(rule))
+
+
+def n_rows(cells: Cells) -> int:
+    """Return the number of cells."""
+    return len(cells.codes) if isinstance(cells, Texts) else len(cells)
+
+
+def take(table: dict[str, Cells], rows: Array) -> dict[str, Cells]:
+    """Return some of the rows of a table."""
+    return {name: own.take(rows) if isinstance(own, Texts) else own[rows] for name, own in table.items()}
 
 
 def _dtype(rule: ColumnRule) -> str:

@@ -1,20 +1,22 @@
-"""The encoder of each kind of column: a small transformer of one column, built on the parts of scikit-learn.
+"""The encoder of each kind of column: a small transformer of one column, built on the parts of scikit-learn and SciPy.
 
 An encoder takes the cells of one column (`cells.Cells`) and returns a matrix with a row per cell. A missing cell is NaN
-in all features; a missing text has none of the terms. Fitted attributes are plain values: `get_state` returns them with
-the parameters, and `from_state` makes the encoder again.
+in all features; a missing text has none of the terms. Basis and scaling of a number count in `transform` only: an
+encoder that is fitted serves all of them, see `with_basis`.
 """
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
+from scipy.interpolate import BSpline
 from scipy.special import ndtri
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.feature_extraction.text import CountVectorizer
-from sklearn.preprocessing import OneHotEncoder, SplineTransformer
+from sklearn.preprocessing import OneHotEncoder
 
 from dropmargin.tables.cells import Texts
 from dropmargin.typing import Array
@@ -28,40 +30,17 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
     """Base of the encoders of one column."""
 
     kind: ClassVar[str]
-    #: The fitted attributes, which are plain values.
-    fitted: ClassVar[tuple[str, ...]]
 
-    def fit(self, X: Any, y: Any = None) -> ColumnEncoder:
-        """Learn the features from the cells of a column."""
-        raise NotImplementedError
-
-    def transform(self, X: Any) -> Any:
-        """Return the features of the cells."""
-        raise NotImplementedError
-
-    def get_feature_names_out(self, input_features: Any = None) -> Array:
-        """Return the names of the features of a column; ``input_features`` has its name."""
-        raise NotImplementedError
+    def with_basis(self, basis: str, scaling: str) -> ColumnEncoder:
+        """Return the fitted encoder with another basis and scaling of numbers, without what these do not need."""
+        return self
 
     def in_kernel(self) -> Array:
-        """Return whether each feature enters the kernel of ``basis="fourier"``."""
+        """Return whether each feature enters the kernel of ``basis="fourier"``: not those of a spline."""
         return np.ones(len(self.get_feature_names_out([""])), dtype=bool)
 
-    def get_state(self) -> dict[str, Any]:
-        """Return kind, parameters and fitted attributes: numbers, strings, lists, dicts and arrays."""
-        fitted = {name: getattr(self, name) for name in self.fitted}
-        return {"kind": self.kind, "parameters": self.get_params(), **fitted}
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> ColumnEncoder:
-        """Return the fitted encoder with a state of `get_state`."""
-        made_class = {encoder.kind: encoder for encoder in (NumberEncoder, CategoryEncoder, DateEncoder, TextEncoder)}[
-            state["kind"]
-        ]
-        made = made_class(**state["parameters"])
-        for name in made_class.fitted:
-            setattr(made, name, state[name])
-        return made
+    def __sklearn_is_fitted__(self) -> bool:
+        return any(name.endswith("_") and not name.startswith("_") for name in vars(self))
 
 
 class NumberEncoder(ColumnEncoder):
@@ -84,73 +63,87 @@ class NumberEncoder(ColumnEncoder):
     mean_, scale_ : float
         Mean and standard deviation of the observed numbers.
     quantiles_ : ndarray
-        The quantiles for ``scaling="quantile"``, else empty.
+        The quantiles for ``scaling="quantile"``.
     """
 
     kind = "number"
-    fitted = ("knots_", "mean_", "scale_", "quantiles_")
 
     def __init__(self, basis: str = "spline", scaling: str = "standard", n_knots: int = 8) -> None:
         self.basis = basis
         self.scaling = scaling
         self.n_knots = n_knots
 
-    def fit(self, X: Array, y: Any = None) -> NumberEncoder:
-        """Learn knots and scale from an array of numbers."""
-        observed = np.asarray(X, dtype=np.float64)
-        observed = observed[~np.isnan(observed)]
-        self.mean_, self.scale_ = float(observed.mean()), float(observed.std()) or 1.0
-        self.knots_ = self.quantiles_ = np.empty(0)
-        knots = _knots(observed, self.n_knots) if self.basis != "linear" else self.knots_
-        if len(knots) > 2:
-            self.knots_ = knots
-        if self.scaling == "quantile" and self.has_scaled:
-            n_quantiles = min(_N_QUANTILES, len(observed))
-            self.quantiles_ = np.quantile(observed, np.linspace(0.0, 1.0, n_quantiles))
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> NumberEncoder:
+        """Learn knots and scale from an array of numbers, with the weights of the rows."""
+        X = np.asarray(X, dtype=np.float64)
+        order = np.argsort(X)[: np.count_nonzero(~np.isnan(X))]
+        ordered, weight = X[order], np.ones(len(order)) if sample_weight is None else np.asarray(sample_weight)[order]
+        self.mean_ = float(np.average(ordered, weights=weight))
+        self.scale_ = float(np.sqrt(np.average(np.square(ordered - self.mean_), weights=weight))) or 1.0
+        self.quantiles_ = _quantiles(ordered, weight, _N_QUANTILES)
+        self.knots_ = np.unique(_quantiles(ordered, weight, self.n_knots))
+        if len(self.knots_) < self.n_knots:  # where one number is more frequent than a quantile: of the different ones
+            different = np.unique(ordered[weight > 0.0])
+            self.knots_ = np.unique(_quantiles(different, np.ones(len(different)), self.n_knots))
+        self.knots_ = self.knots_ if len(self.knots_) > 2 else np.empty(0)
         return self
+
+    def with_basis(self, basis: str, scaling: str) -> NumberEncoder:
+        """Return the fitted encoder with another basis and scaling, without what these do not need."""
+        made = copy(self).set_params(basis=basis, scaling=scaling)
+        made.knots_ = self.knots_[: 0 if basis == "linear" else None]
+        made.quantiles_ = self.quantiles_[: None if scaling == "quantile" and made.has_scaled else 0]
+        return made
+
+    @property
+    def n_splines(self) -> int:
+        """The number of basis functions of the spline."""
+        return len(self.knots_) + 1 if len(self.knots_) and self.basis != "linear" else 0
+
+    @property
+    def extended_knots(self) -> Array:
+        """The knots with two more at each end, as those of scikit-learn's `SplineTransformer`."""
+        knots, (first, *_), (*_, last) = self.knots_, np.diff(self.knots_), np.diff(self.knots_)
+        before, after = knots[0] - first * np.array([2.0, 1.0]), knots[-1] + last * np.array([1.0, 2.0])
+        return np.concatenate([before, knots, after])
 
     @property
     def has_scaled(self) -> bool:
         """Whether the scaled number is a feature."""
-        return self.basis == "fourier" or not len(self.knots_)
+        return self.basis == "fourier" or not self.n_splines
 
-    def transform(self, X: Array) -> Array:
+    def transform(self, X: Any) -> Array:
         """Return the features of an array of numbers."""
-        column = np.asarray(X, dtype=np.float64)[:, None]
-        parts = [self._scaled(column)] if self.has_scaled else []
-        if len(self.knots_):
-            knots = self.knots_[:, None]
-            splines = SplineTransformer(degree=2, knots=knots, extrapolation="constant").fit(knots)
-            is_missing = np.isnan(column[:, 0])
-            parts.append(splines.transform(np.where(is_missing[:, None], knots[0], column)))
-            parts[-1][is_missing] = np.nan
+        X = np.asarray(X, dtype=np.float64)
+        parts = [self._scaled(X)[:, None]] if self.has_scaled else []
+        if self.n_splines:
+            spline = BSpline(self.extended_knots, np.eye(self.n_splines), 2)
+            parts.append(spline(np.clip(X, self.knots_[0], self.knots_[-1])))
         return np.hstack(parts)
 
-    def _scaled(self, column: Array) -> Array:
-        if not len(self.quantiles_):
-            return (column - self.mean_) / self.scale_
+    def _scaled(self, X: Array) -> Array:
+        if self.scaling == "standard":
+            return (X - self.mean_) / self.scale_
         # Between the ends of a run of equal quantiles, the middle, as scikit-learn's QuantileTransformer.
         levels, quantiles = np.linspace(0.0, 1.0, len(self.quantiles_)), self.quantiles_
-        up, down = np.interp(column, quantiles, levels), np.interp(-column, -quantiles[::-1], -levels[::-1])
+        up, down = np.interp(X, quantiles, levels), np.interp(-X, -quantiles[::-1], -levels[::-1])
         return ndtri(np.clip(0.5 * (up - down), 1e-7, 1.0 - 1e-7))
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """Return the name of the column for the scaled number, and with ``[0]``, ``[1]`` and so on for a spline."""
-        name, n_splines = input_features[0], len(self.knots_) + 1 if len(self.knots_) else 0
-        return np.array([name] * self.has_scaled + [f"{name}[{i}]" for i in range(n_splines)], dtype=object)
+        name = input_features[0]
+        return np.array([name] * self.has_scaled + [f"{name}[{i}]" for i in range(self.n_splines)], dtype=object)
 
     def in_kernel(self) -> Array:
         """Return whether each feature enters the kernel of ``basis="fourier"``: not those of a spline."""
-        return np.arange(len(self.get_feature_names_out([""]))) < self.has_scaled
+        return np.arange(self.has_scaled + self.n_splines) < self.has_scaled
 
 
-def _knots(observed: Array, n_knots: int) -> Array:
-    """Return different quantiles; of the different numbers, where one number is more frequent than a quantile."""
-    levels = np.linspace(0.0, 1.0, n_knots)
-    knots = np.unique(np.quantile(observed, levels))
-    if len(knots) < n_knots:
-        knots = np.unique(np.quantile(np.unique(observed), levels))
-    return knots
+def _quantiles(ordered: Array, weight: Array, n: int) -> Array:
+    """Return ``n`` quantiles of ascending numbers, from the smallest to the largest; each is one of the numbers."""
+    total = np.cumsum(weight)
+    places = np.searchsorted(total, np.linspace(0.0, 1.0, n) * total[-1])
+    return ordered[np.clip(places, np.argmax(weight > 0.0), len(ordered) - 1)]
 
 
 class CategoryEncoder(ColumnEncoder):
@@ -163,9 +156,8 @@ class CategoryEncoder(ColumnEncoder):
     """
 
     kind = "category"
-    fitted = ("categories_",)
 
-    def fit(self, X: Texts, y: Any = None) -> CategoryEncoder:
+    def fit(self, X: Texts, y: Any = None, sample_weight: Any = None) -> CategoryEncoder:
         """Learn the categories."""
         self.categories_ = X.present()
         return self
@@ -174,9 +166,7 @@ class CategoryEncoder(ColumnEncoder):
         """Return the features of texts."""
         places = {name: i for i, name in enumerate(self.categories_)}
         codes = np.array([*(places.get(name, -1) for name in X.names), -1])[X.codes]
-        one_hot = OneHotEncoder(
-            categories=[np.arange(len(self.categories_))], handle_unknown="ignore", sparse_output=False
-        )
+        one_hot = OneHotEncoder(categories=[range(len(places))], handle_unknown="ignore", sparse_output=False)
         features = one_hot.fit(codes[:1, None]).transform(codes[:, None])
         features[codes < 0] = np.nan
         return features
@@ -196,44 +186,49 @@ class DateEncoder(ColumnEncoder):
 
     Attributes
     ----------
-    parts_ : list of str
-        The parts that vary; the month only if there are several years.
-    states_ : list of dict
-        The state of the `NumberEncoder` of each part.
+    encoders_ : dict of str to NumberEncoder
+        The encoder of each part that varies; the month only if there are several years.
     """
 
     kind = "date"
-    fitted = ("parts_", "states_")
 
     def __init__(self, basis: str = "spline", scaling: str = "standard", n_knots: int = 8) -> None:
         self.basis = basis
         self.scaling = scaling
         self.n_knots = n_knots
 
-    def fit(self, X: Array, y: Any = None) -> DateEncoder:
+    def fit(self, X: Array, y: Any = None, sample_weight: Any = None) -> DateEncoder:
         """Learn the parts that vary, and their scales."""
-        numbers = date_parts(X[~np.isnat(X)])
-        varying = {part: len(np.unique(column)) > 1 for part, column in zip(PARTS, numbers.T, strict=True)}
-        varying |= {"year": True, "month": varying["month"] and len(np.unique(np.floor(numbers[:, 0]))) > 1}
-        self.parts_ = [part for part in PARTS if varying[part]]
-        columns = [numbers[:, PARTS.index(part)] for part in self.parts_]
-        self.states_ = [NumberEncoder(self.basis, self.scaling, self.n_knots).fit(x).get_state() for x in columns]
+        parts = dict(zip(PARTS, date_parts(X).T, strict=True))
+        n_different = {part: len(np.unique(own[~np.isnan(own)])) for part, own in parts.items()}
+        years = np.floor(parts["year"][~np.isnat(X)])
+        n_different["month"] *= len(np.unique(years)) > 1
+        self.encoders_ = {
+            part: NumberEncoder(self.basis, self.scaling, self.n_knots).fit(own, sample_weight=sample_weight)
+            for part, own in parts.items()
+            if part == "year" or n_different[part] > 1
+        }
         return self
+
+    def with_basis(self, basis: str, scaling: str) -> DateEncoder:
+        """Return the fitted encoder with another basis and scaling, without what these do not need."""
+        made = copy(self).set_params(basis=basis, scaling=scaling)
+        made.encoders_ = {part: own.with_basis(basis, scaling) for part, own in self.encoders_.items()}
+        return made
 
     def transform(self, X: Array) -> Array:
         """Return the features of dates."""
-        numbers, encoders = date_parts(X), map(self.from_state, self.states_)
-        columns = [numbers[:, PARTS.index(part)] for part in self.parts_]
-        return np.hstack([encoder.transform(column) for encoder, column in zip(encoders, columns, strict=True)])
+        parts = dict(zip(PARTS, date_parts(X).T, strict=True))
+        return np.hstack([encoder.transform(parts[part]) for part, encoder in self.encoders_.items()])
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """Return names such as ``born:year``."""
-        encoders = zip(self.parts_, map(self.from_state, self.states_), strict=True)
-        return np.concatenate([e.get_feature_names_out([f"{input_features[0]}:{part}"]) for part, e in encoders])
+        named = [(f"{input_features[0]}:{part}", encoder) for part, encoder in self.encoders_.items()]
+        return np.concatenate([encoder.get_feature_names_out([name]) for name, encoder in named])
 
     def in_kernel(self) -> Array:
         """Return whether each feature enters the kernel of ``basis="fourier"``."""
-        return np.concatenate([self.from_state(state).in_kernel() for state in self.states_])
+        return np.concatenate([encoder.in_kernel() for encoder in self.encoders_.values()])
 
 
 def date_parts(when: Array) -> Array:
@@ -268,12 +263,11 @@ class TextEncoder(ColumnEncoder):
     """
 
     kind = "text"
-    fitted = ("terms_",)
 
     def __init__(self, max_features: int = 10_000) -> None:
         self.max_features = max_features
 
-    def fit(self, X: Texts, y: Any = None) -> TextEncoder:
+    def fit(self, X: Texts, y: Any = None, sample_weight: Any = None) -> TextEncoder:
         """Learn the terms."""
         vectorizer = CountVectorizer(binary=True, max_features=self.max_features)
         self.terms_ = vectorizer.fit(X.strings("")).get_feature_names_out().tolist()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,9 +12,13 @@ from sklearn.utils import check_random_state
 
 from dropmargin import evaluation
 from dropmargin.estimators.validation import check_integer
-from dropmargin.evaluation import Explanation, RowExplanation, TopFeatures
+from dropmargin.estimators.vanishing import PresentUnits, VanishingFeatures
+from dropmargin.evaluation import Explanation, TopFeatures
+from dropmargin.evaluation.explanation import explain_rows
+from dropmargin.evaluation.units import Units
 from dropmargin.plotting.style import COLOURS, import_matplotlib, plain_text, tidy
 from dropmargin.tables.cells import Texts
+from dropmargin.tables.groups import grouped
 from dropmargin.typing import Array
 
 _N_GRID, _MAX_PANELS, _MAX_BARS, _MAX_ROW = 60, 12, 12, 4
@@ -49,18 +54,18 @@ def _grid(encoder: Any) -> Any:
         names = encoder.categories_ if encoder.kind == "category" else encoder.terms_
         return Texts(np.arange(len(names)), list(names))
     if encoder.kind == "date":
-        low, high = _limits(encoder.states_[0])
+        low, high = _limits(encoder.encoders_["year"])
         start, end = ((year - 1970.0) * 365.2425 * 86400.0 for year in (low, high))
         return np.linspace(start, end, _N_GRID).astype("datetime64[s]")
-    return np.linspace(*_limits(encoder.get_state()), _N_GRID)
+    return np.linspace(*_limits(encoder), _N_GRID)
 
 
-def _limits(state: dict[str, Any]) -> tuple[float, float]:
+def _limits(encoder: Any) -> tuple[float, float]:
     """Return the ends of the training numbers, or two deviations from their mean."""
-    ends = state["knots_"] if len(state["knots_"]) else state["quantiles_"]
-    if len(ends):
-        return float(ends[0]), float(ends[-1])
-    return state["mean_"] - 2.0 * state["scale_"], state["mean_"] + 2.0 * state["scale_"]
+    ends = encoder.knots_ if len(encoder.knots_) else encoder.quantiles_
+    if not len(ends):
+        ends = encoder.mean_ + 2.0 * encoder.scale_ * np.array([-1.0, 1.0])
+    return float(ends[0]), float(ends[-1])
 
 
 def effect(table: Any, name: str) -> Effect:
@@ -162,51 +167,52 @@ def _draw(ax: Any, one: Effect, outputs: list[Any]) -> None:
 # Rows -----------------------------------------------------------------------------------------------------------------
 
 
+class _VanishingColumns(VanishingFeatures):
+    """The scores of a Fourier basis for encoded rows of which columns vanish: a row is scored again for each."""
+
+    def __init__(self, table: Any, numbers: Array) -> None:
+        super().__init__(table.model_, np.arange(table.model_.n_features_in_), np.empty(0, dtype=int))
+        self.fourier, self.numbers = table.fourier_, numbers
+
+    def check(self, X: Any) -> Any:
+        return X
+
+    def outputs(self, X: Any) -> Array:
+        return super().outputs(self.fourier.transform(X))
+
+    def present(self, X: Any) -> Iterator[PresentUnits]:
+        for row in X:
+            units = np.unique(self.numbers[~np.isnan(row)])
+            yield PresentUnits(units, self.numbers == units[:, None], row)
+
+    def empty(self, row: PresentUnits) -> Array:
+        return self.outputs(np.full((1, len(row.rest)), np.nan))[0]
+
+    def complete(self, row: PresentUnits) -> Array:
+        return self.outputs(row.rest[None])[0]
+
+    def without_each(self, row: PresentUnits) -> Array:
+        return self.outputs(np.vstack([row.rest[None], np.where(row.sums, np.nan, row.rest)]))[1:]
+
+    def without_first(self, row: PresentUnits, order: Array) -> Array:
+        lost = np.logical_or.accumulate(row.sums[order], axis=0)
+        return self.outputs(np.vstack([row.rest[None], np.where(lost, np.nan, row.rest)]))[1:]
+
+
 def explain(table: Any, X: Any, n: int) -> Explanation:
     """Return the explanations of rows; those of a Fourier basis by deleting one column after the other."""
     if table.fourier_ is None:
         return evaluation.explain(table.best_estimator_, X, n=n)
-    n, encoded = check_integer("n", n, 1), table.encoder_.transform(X)
-    return Explanation([_explain_row(table, row, n) for row in encoded])
-
-
-def _explain_row(table: Any, row: Array, n: int) -> RowExplanation:
-    groups = table.encoder_.feature_groups_
-    names = [name for name in dict.fromkeys(groups.tolist()) if not np.isnan(row[groups == name]).any()]
-    without = np.array([np.where(groups == name, np.nan, row) for name in names]).reshape(-1, len(row))
-    empty = np.full((1, len(row)), np.nan)
-    scores = _scores(table, np.vstack([row[None], empty, without]))
-    is_regression = not is_classifier(table)
-    if not is_regression and scores.shape[1] == 1:
-        scores = np.hstack([-0.5 * scores, 0.5 * scores])
-    direction = np.ones(1)
-    label = rival = 0
-    if not is_regression:
-        rival, label = np.argsort(scores[0], kind="stable")[-2:]
-        direction = np.eye(scores.shape[1])[label] - np.eye(scores.shape[1])[rival]
-    contributions = (scores[0] - scores[2:]) @ direction
-    order = np.argsort(-contributions, kind="stable")
-    largest = np.argsort(-np.abs(contributions), kind="stable")[:n]
-    listed = [int(i) for i in order if i in largest and contributions[i] != 0.0]
-    found: dict[str, Any] = {"features": [names[i] for i in listed], "contributions": contributions[listed]}
-    found["n_present"] = len(names)
-    margin = float(scores[0] @ direction)
-    if is_regression:
-        return RowExplanation(margin, margin - float(scores[1, 0]), **found)
-    lost = [np.where(np.isin(groups, [names[i] for i in order[: k + 1]]), np.nan, row) for k in range(len(order))]
-    after = _scores(table, np.array(lost)) if lost else np.empty((0, scores.shape[1]))
-    winners = (after[:, 0] > 0.0).astype(int) if after.shape[1] == 1 else after.argmax(axis=1)
-    flips = np.flatnonzero(winners != label)
-    if len(flips):
-        found |= {"flip_count": int(flips[0]) + 1, "flips_to": table.classes_[winners[flips[0]]]}
-    return RowExplanation(table.classes_[label], margin, runner_up=table.classes_[rival], **found)
+    names, numbers = np.unique(table.encoder_.feature_groups_.astype(str), return_inverse=True)
+    units = Units(numbers, names.tolist(), np.empty(0, dtype=int))
+    return explain_rows(_VanishingColumns(table, numbers), units, table.encoder_.transform(X), n)
 
 
 def stability(table: Any, X: Any, rate: float, n_draws: int, random_state: Any) -> Array:
     """Return the share of draws in which rows that lose columns have the label of the rows as they are."""
     n_draws, encoded = check_integer("n_draws", n_draws, 1), table.encoder_.transform(X)
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
-    matrix = table.grouped(encoded)
+    matrix = grouped(table.encoder_, encoded)
     labels, same = _labels(table, encoded), np.zeros(encoded.shape[0])
     for _ in range(n_draws):
         same += _labels(table, matrix.lost(rate, rng)) == labels

@@ -5,7 +5,8 @@ from __future__ import annotations
 import html
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from dropmargin.tables.cells import Cells, ColumnRule, Texts, apply_rule, decide, read_cells
+from dropmargin.tables.cells import Cells, ColumnRule, Texts, apply_rule, decide, n_rows, no_cells, read_cells
 from dropmargin.tables.columns import CategoryEncoder, ColumnEncoder, DateEncoder, NumberEncoder, TextEncoder
 from dropmargin.typing import Array
 
@@ -53,20 +54,12 @@ def read_table(X: Any, only: Any = None) -> dict[str, Cells]:
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"Column names must differ, but {twice!r} is there twice: rename or drop one of them.")
-    if hasattr(X, "iloc") or hasattr(X, "schema"):
-        own = X.columns if hasattr(X, "iloc") else names
-    else:
-        own = list(X) if isinstance(X, Mapping) else names
-    wanted = [(key, name) for key, name in zip(own, names, strict=True) if only is None or name in only]
-    cells = {name: X[key] if isinstance(X[key], Texts) else read_cells(name, X[key]) for key, name in wanted}
+    columns = (own for _, own in X.items()) if hasattr(X, "items") else (X[name] for name in names)
+    wanted = ((name, own) for name, own in zip(names, columns, strict=True) if only is None or name in only)
+    cells = {name: own if isinstance(own, Texts) else read_cells(name, own) for name, own in wanted}
     if len({n_rows(one) for one in cells.values()}) > 1:
         raise ValueError("The columns of a table must have the same length.")
     return cells
-
-
-def n_rows(cells: Cells) -> int:
-    """Return the number of cells."""
-    return len(cells.codes) if isinstance(cells, Texts) else len(cells)
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
@@ -149,7 +142,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.keep = keep
         self.max_categories = max_categories
 
-    def fit(self, X: Any, y: Any = None) -> TableEncoder:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> TableEncoder:
         """Decide the kinds of the columns and learn their features.
 
         Parameters
@@ -158,6 +151,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             The rows.
         y : object, default=None
             Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows, for the scales and knots of numbers.
 
         Returns
         -------
@@ -176,16 +171,16 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.encoders_: dict[str, ColumnEncoder] = {}
         self.rules_: dict[str, ColumnRule] = {}
         for name, own in cells.items():
-            self._fit_column(name, own)
+            self._fit_column(name, own, sample_weight)
         self.n_features_in_ = len(cells)
         if names is not None:
             self.feature_names_in_ = np.array(names, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
-        self._set_features(n_rows(next(iter(cells.values()))) if cells else 0)
+        self.set_features(n_rows(next(iter(cells.values()))) if cells else 0)
         return self
 
-    def _fit_column(self, name: str, cells: Cells) -> None:
+    def _fit_column(self, name: str, cells: Cells, sample_weight: Any) -> None:
         kind = "text" if name in self.text else "category" if name in self.categorical else None
         rule = decide(name, cells, kind)
         cells = apply_rule(rule, name, cells)
@@ -200,15 +195,36 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             "category": CategoryEncoder(),
             "text": TextEncoder(),
         }
-        encoder = made[rule.kind].fit(cells)
+        encoder = made[rule.kind].fit(cells, sample_weight=sample_weight)
         self.encoders_[name], self.rules_[name] = encoder, rule
-        self.columns_.append(Column(name, rule.kind, len(encoder.get_feature_names_out([name]))))
+        self.columns_.append(Column(name, rule.kind, 0))
 
-    def _set_features(self, n_samples: int = 0) -> None:
+    def with_basis(self, basis: str, scaling: str = "standard") -> TableEncoder:
+        """Return the fitted encoder with another basis and scaling of numbers and dates.
+
+        Parameters
+        ----------
+        basis, scaling : str
+            As in the constructor.
+
+        Returns
+        -------
+        encoder : TableEncoder
+            A fitted encoder. Without knots and quantiles that it does not need, so that it has no way back.
+        """
+        check_is_fitted(self, "encoders_")
+        made = copy(self).set_params(basis=basis, scaling=scaling)
+        made.encoders_ = {name: own.with_basis(basis, scaling) for name, own in self.encoders_.items()}
+        made.set_features()
+        return made
+
+    def set_features(self, n_samples: int = 0) -> None:
         """Set the attributes that follow from the encoders."""
         if not self.encoders_:
             reasons = "; ".join(f"{column.name}: {column.reason}" for column in self.columns_[:_MAX_LISTED])
             raise ValueError(f"X has no column to learn from, with n_samples={n_samples} ({reasons}).")
+        n_features = {name: len(own.get_feature_names_out([name])) for name, own in self.encoders_.items()}
+        self.columns_ = [column._replace(n_features=n_features.get(column.name, 0)) for column in self.columns_]
         used = [column for column in self.columns_ if not column.reason]
         self.feature_columns_ = np.repeat([c.name for c in used], [c.n_features for c in used]).astype(object)
         self.is_word_ = np.repeat([c.kind == "text" for c in used], [c.n_features for c in used])
@@ -248,8 +264,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         n = n_rows(next(iter(cells.values()))) if cells else len(X)
         parts = []
         for name, encoder in self.encoders_.items():
-            column = cells.get(name, np.full(n, np.nan))
-            parts.append(encoder.transform(apply_rule(self.rules_[name], name, column)))
+            rule = self.rules_[name]
+            parts.append(encoder.transform(apply_rule(rule, name, cells[name]) if name in cells else no_cells(rule, n)))
         if self.is_word_.any():
             return sparse.csr_array(sparse.hstack([sparse.csr_array(part) for part in parts], format="csr"))
         return np.hstack(parts)
@@ -270,47 +286,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         check_is_fitted(self, "encoders_")
         return np.concatenate([encoder.get_feature_names_out([name]) for name, encoder in self.encoders_.items()])
 
-    def get_state(self) -> dict[str, Any]:
-        """Return the fitted state for `from_state`.
-
-        Returns
-        -------
-        state : dict
-            Parameters, columns, rules and the states of the column encoders: JSON values and arrays.
-        """
-        check_is_fitted(self, "encoders_")
-        return {
-            "parameters": {k: list(v) if isinstance(v, tuple) else v for k, v in self.get_params().items()},
-            "columns": [list(column) for column in self.columns_],
-            "rules": {name: list(rule) for name, rule in self.rules_.items()},
-            "encoders": {name: encoder.get_state() for name, encoder in self.encoders_.items()},
-            "is_named": hasattr(self, "feature_names_in_"),
-        }
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> TableEncoder:
-        """Return the fitted encoder with a state of `get_state`.
-
-        Parameters
-        ----------
-        state : dict
-            A state of `get_state`.
-
-        Returns
-        -------
-        encoder : TableEncoder
-            The fitted encoder.
-        """
-        made = cls(**state["parameters"])
-        made.columns_ = [Column(*column) for column in state["columns"]]
-        made.rules_ = {name: ColumnRule(*rule) for name, rule in state["rules"].items()}
-        made.encoders_ = {name: ColumnEncoder.from_state(own) for name, own in state["encoders"].items()}
-        made.n_features_in_ = len(made.columns_)
-        if state["is_named"]:
-            made.feature_names_in_ = np.array([column.name for column in made.columns_], dtype=object)
-        made._set_features()
-        return made
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
@@ -320,15 +295,16 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 def warn_columns(absent: list[str], extra: list[str]) -> None:
     """Warn about columns that are absent, or that the training data did not have."""
     if absent:
-        warnings.warn(f"X lacks {_listed(absent)}: missing in every row.", UserWarning, stacklevel=4)
+        text = f"X lacks column{'s' * (len(absent) > 1)} {_listed(absent)}: missing in every row."
+        warnings.warn(text, UserWarning, stacklevel=4)
     if extra:
-        text = f"X has {_listed(extra)}, which the training data did not have: ignored."
+        text = f"X has column{'s' * (len(extra) > 1)} {_listed(extra)}, which the training data did not have: ignored."
         warnings.warn(text, UserWarning, stacklevel=4)
 
 
-def _listed(names: list[str]) -> str:
+def _listed(names: list[str], show: Callable[[str], str] = repr) -> str:
     more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
-    return f"column{'s' * (len(names) > 1)} {', '.join(map(repr, names[:_MAX_LISTED]))}{more}"
+    return ", ".join(map(show, names[:_MAX_LISTED])) + more
 
 
 def _reason_to_leave_out(name: str, kind: str, cells: Cells, max_categories: int) -> str:
@@ -364,19 +340,12 @@ def _are_ids(name: str, present: Array) -> bool:
 
 def columns_text(columns: list[Column]) -> str:
     """Return a line per kind of column, and a line per column that is left out."""
-    kinds: dict[str, list[str]] = {}
-    for column in columns:
-        if not column.reason:
-            kinds.setdefault(column.kind, []).append(column.name)
-    lines = [
-        f"  {kind}: {', '.join(names[:_MAX_LISTED])}"
-        + (f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else "")
-        for kind, names in kinds.items()
-    ]
+    used = [column for column in columns if not column.reason]
+    kinds = {kind: [one.name for one in used if one.kind == kind] for kind in dict.fromkeys(one.kind for one in used)}
     left_out = [column for column in columns if column.reason]
+    lines = [f"  {kind}: {_listed(names, str)}" for kind, names in kinds.items()]
     lines += [f"  left out: {column.name} ({column.reason})" for column in left_out[:_MAX_LISTED]]
-    lines += [f"  left out: {len(left_out) - _MAX_LISTED} more"] * (len(left_out) > _MAX_LISTED)
-    return "\n".join(lines)
+    return "\n".join([*lines, *[f"  left out: {len(left_out) - _MAX_LISTED} more"] * (len(left_out) > _MAX_LISTED)])
 
 
 def columns_html(columns: list[Column]) -> str:

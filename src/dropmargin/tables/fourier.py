@@ -15,7 +15,6 @@ With the covariance ``U U' + Psi`` of the rows, ``M = I + U_o' Psi_o^-1 U_o`` an
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,6 +24,7 @@ from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dropmargin.estimators import DropoutRidge
+from dropmargin.estimators.conditional import FactorModel
 from dropmargin.estimators.validation import check_integer, check_number
 from dropmargin.typing import Array
 
@@ -32,18 +32,6 @@ from dropmargin.typing import Array
 _CHUNK = 2**22
 # Rows whose features are computed together.
 _BATCH = 8192
-# Residual variances below this are rounding errors of features that never vary.
-_MIN_VARIANCE = 1e-10
-_GAUSSIAN = ("feature_means_", "feature_factors_", "residual_variances_")
-_FITTED = ("kernel_features_", "omegas_", "phases_", *_GAUSSIAN, "projection_")
-
-
-def scale_gamma(X: Array) -> float:
-    """Return one over the sum of the variances of the features, for observed entries."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # features that are never observed
-        variance = float(np.nansum(np.nanvar(X, axis=0)))
-    return 1.0 / variance if variance > 0.0 else 1.0
 
 
 class FourierFeatures(TransformerMixin, BaseEstimator):
@@ -127,7 +115,7 @@ class FourierFeatures(TransformerMixin, BaseEstimator):
         self.rank = rank
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None) -> FourierFeatures:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> FourierFeatures:
         """Draw the features, and fit the Gaussian distribution of the rows.
 
         Parameters
@@ -136,6 +124,8 @@ class FourierFeatures(TransformerMixin, BaseEstimator):
             Training rows; NaN is a missing entry.
         y : object, default=None
             Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows, for their Gaussian distribution.
 
         Returns
         -------
@@ -148,20 +138,21 @@ class FourierFeatures(TransformerMixin, BaseEstimator):
         if in_kernel.shape != (X.shape[1],) or in_kernel.dtype != bool or not in_kernel.any():
             raise ValueError(f"in_kernel must have a bool for each of {X.shape[1]} features, got {self.in_kernel!r}.")
         self.kernel_features_ = np.flatnonzero(in_kernel)
+        # The Gaussian is that of missing="conditional", whatever the targets are; those of zero need no solver.
+        gaussian = DropoutRidge(noise=None, missing="conditional", missing_rank=self.rank)
+        gaussian.fit(X, np.zeros(len(X)), sample_weight=sample_weight)
+        for name in ("feature_means_", "feature_factors_", "residual_variances_"):
+            setattr(self, name, np.asarray(getattr(gaussian, name)))
+        variances = np.square(self.feature_factors_).sum(axis=1) + self.residual_variances_
         if isinstance(self.gamma, str):
             if self.gamma != "scale":
                 raise ValueError(f"gamma must be a number above 0 or 'scale', got {self.gamma!r}.")
-            self.gamma_ = scale_gamma(X[:, self.kernel_features_])
+            self.gamma_ = 1.0 / (float(variances[in_kernel].sum()) or 1.0)
         else:
             self.gamma_ = check_number("gamma", self.gamma, 0.0, low_open=True)
         rng = check_random_state(self.random_state)
         self.omegas_ = np.sqrt(2.0 * self.gamma_) * rng.standard_normal((in_kernel.sum(), n_components))
         self.phases_ = rng.uniform(0.0, 2.0 * np.pi, n_components)
-        # The Gaussian is that of missing="conditional", whatever the targets are; those of zero need no solver.
-        gaussian = DropoutRidge(noise=None, missing="conditional", missing_rank=self.rank)
-        gaussian.fit(X, np.zeros(len(X)))
-        for name in _GAUSSIAN:
-            setattr(self, name, np.asarray(getattr(gaussian, name)))
         self.projection_: Array | None = None
         return self
 
@@ -200,11 +191,11 @@ class FourierFeatures(TransformerMixin, BaseEstimator):
         exponents : ndarray of shape (n_samples, n_components) or (1, 1)
             The exponents of the factors for the conditional covariances; zero if no entry is missing.
         """
-        filled, exponents = X.copy(), np.zeros((1, 1))
+        filled, exponents, gaussian = X.copy(), np.zeros((1, 1)), self.gaussian
         omegas = self.omegas_.astype(np.float32)  # the exponents need few digits
         loadings = self.feature_factors_[self.kernel_features_].T.astype(np.float32)
-        for rows, which, missing, inverses in self._conditionals(X):
-            filled[rows] = self._expected(X[rows], inverses[which])
+        for rows, which, missing, inverses in self._conditionals(X, gaussian):
+            filled[rows] = _expected(X[rows], gaussian, inverses[which])
             missing = missing[:, self.kernel_features_].astype(np.float32)
             projected = (missing[:, None, :] * loadings) @ omegas
             quadratic = (missing * self.residual_variances_[self.kernel_features_]) @ np.square(self.omegas_)
@@ -255,44 +246,33 @@ class FourierFeatures(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
-        drawn, deviations = X.copy(), np.sqrt(self.residual_variances_)
-        for rows, which, _, inverses in self._conditionals(X):
+        drawn, deviations, gaussian = X.copy(), np.sqrt(self.residual_variances_), self.gaussian
+        for rows, which, _, inverses in self._conditionals(X, gaussian):
             factors = np.linalg.cholesky(inverses)[which] @ rng.standard_normal((len(rows), inverses.shape[1], 1))
             noise = factors[:, :, 0] @ self.feature_factors_.T + deviations * rng.standard_normal(
                 (len(rows), X.shape[1])
             )
-            drawn[rows] = np.where(np.isnan(X[rows]), self._expected(X[rows], inverses[which]) + noise, X[rows])
+            drawn[rows] = np.where(np.isnan(X[rows]), _expected(X[rows], gaussian, inverses[which]) + noise, X[rows])
         return drawn
 
-    def _conditionals(self, X: Array) -> Iterator[tuple[Array, Array, Array, Array]]:
+    @property
+    def gaussian(self) -> FactorModel:
+        """The Gaussian distribution of the rows."""
+        return FactorModel(self.feature_means_, self.feature_factors_, self.residual_variances_)
+
+    def _conditionals(self, X: Array, gaussian: FactorModel) -> Iterator[tuple[Array, Array, Array, Array]]:
         """Yield incomplete rows, the pattern of each, and of each pattern its missing entries (0 or 1) and ``M^-1``."""
         incomplete = np.flatnonzero(np.isnan(X).any(axis=1))
         if not len(incomplete):
             return
         is_missing = np.isnan(X[incomplete])
         _, first, numbers = np.unique(np.packbits(is_missing, axis=1), axis=0, return_index=True, return_inverse=True)
-        patterns, numbers, rank = is_missing[first], numbers.ravel(), self.feature_factors_.shape[1]
-        weighted = self._weighted_factors()
-        products = np.einsum("dr,ds->drs", self.feature_factors_, weighted).reshape(X.shape[1], -1)
-        complete = np.eye(rank) + self.feature_factors_.T @ weighted
-        size = max(1, _CHUNK // (max(1, rank) * (X.shape[1] + self.omegas_.shape[1])))
-        for start in range(0, len(patterns), size):
-            missing = patterns[start : start + size].astype(np.float64)
-            inverses = np.linalg.inv(complete - (missing @ products).reshape(-1, rank, rank))
-            own = np.flatnonzero((numbers >= start) & (numbers < start + size))
-            yield incomplete[own], numbers[own] - start, missing, inverses
-
-    def _weighted_factors(self) -> Array:
-        """Return ``Psi^-1 U``, 0 for features that never vary."""
-        psi, factors = self.residual_variances_[:, None], self.feature_factors_
-        return np.divide(factors, psi, out=np.zeros_like(factors), where=psi > _MIN_VARIANCE)
-
-    def _expected(self, X: Array, inverses: Array) -> Array:
-        """Return rows with the expected values of their missing entries."""
-        is_missing = np.isnan(X)
-        deviations = np.where(is_missing, 0.0, X - self.feature_means_)
-        factors = np.einsum("nr,nrs->ns", deviations @ self._weighted_factors(), inverses)
-        return np.where(is_missing, self.feature_means_ + factors @ self.feature_factors_.T, X)
+        patterns, numbers = is_missing[first], numbers.ravel()
+        size = max(1, _CHUNK // (max(1, gaussian.rank) * (X.shape[1] + self.omegas_.shape[1])))
+        for part in gen_batches(len(patterns), size):
+            missing = patterns[part].astype(np.float64)
+            own = np.flatnonzero((numbers >= part.start) & (numbers < part.stop))
+            yield incomplete[own], numbers[own] - part.start, missing, np.linalg.inv(gaussian.matrices(missing))
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """Return the names of the features: ``fourier0``, ``fourier1`` and so on, and those of the row beside them.
@@ -315,43 +295,15 @@ class FourierFeatures(TransformerMixin, BaseEstimator):
         own = [f"x{d}" for d in range(self.n_features_in_)] if given is None else list(given)
         return np.array([*names, *own] if self.linear else names, dtype=object)
 
-    def get_state(self) -> dict[str, Any]:
-        """Return parameters and fitted attributes for `from_state`.
-
-        Returns
-        -------
-        state : dict
-            JSON values and arrays. A ``random_state`` that is not an integer is left out.
-        """
-        check_is_fitted(self)
-        parameters = self.get_params()
-        if not isinstance(parameters["random_state"], int):
-            parameters["random_state"] = None
-        if parameters["in_kernel"] is not None:
-            parameters["in_kernel"] = np.asarray(parameters["in_kernel"])
-        return {"parameters": parameters, "gamma_": self.gamma_, **{name: getattr(self, name) for name in _FITTED}}
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> FourierFeatures:
-        """Return the fitted transformer with a state of `get_state`.
-
-        Parameters
-        ----------
-        state : dict
-            A state of `get_state`.
-
-        Returns
-        -------
-        features : FourierFeatures
-            The fitted transformer.
-        """
-        made = cls(**state["parameters"])
-        for name in ("gamma_", *_FITTED):
-            setattr(made, name, state[name])
-        made.n_features_in_ = len(made.feature_means_)
-        return made
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
+
+
+def _expected(X: Array, gaussian: FactorModel, inverses: Array) -> Array:
+    """Return rows with the expected values of their missing entries."""
+    is_missing = np.isnan(X)
+    deviations = np.where(is_missing, 0.0, X - gaussian.mean)
+    factors = np.einsum("nr,nrs->ns", deviations @ gaussian.precision_factors, inverses)
+    return np.where(is_missing, gaussian.mean + factors @ gaussian.factors.T, X)

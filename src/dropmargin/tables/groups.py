@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 from dropmargin.noise import DropoutNoise
 from dropmargin.tables.cells import Texts
@@ -48,6 +49,11 @@ class GroupedMatrix:
         """Return some of the rows."""
         return replace(self, X=self.X[rows])
 
+    def in_basis(self, basis: str) -> Array:
+        """Return whether each feature of a Fourier basis is one of a linear or a spline basis."""
+        has_spline = np.isin(self.numbers, self.numbers[~self.in_kernel])
+        return self.in_kernel if basis == "linear" else ~(self.in_kernel & has_spline)
+
     def deleted(self, rate: float | None, rng: np.random.Generator) -> Array:
         """Return a dense matrix whose groups are NaN at random, at a rate or, if it is None, at rates up to .9.
 
@@ -71,9 +77,8 @@ class GroupedMatrix:
         """Return the dropout rate of each feature, for a rate or a dict of groups to rates."""
         if rate is None:
             return None
-        if not isinstance(rate, Mapping):
-            return np.full(self.n_features, float(rate))
-        return np.array([float(rate.get(group, 0.0)) for group in self.groups])
+        of = rate if isinstance(rate, Mapping) else dict.fromkeys(self.groups.tolist(), rate)
+        return np.array([float(of.get(group, 0.0)) for group in self.groups])
 
     def noise(self, rate: Any) -> DropoutNoise | None:
         """Return dropout of whole groups: towards the mean, and of words towards zero."""
@@ -81,13 +86,15 @@ class GroupedMatrix:
             return None
         reference: Any = "mean"
         if self.is_sparse:
-            table = self.X[:, np.flatnonzero(~self.is_word)].toarray()
-            reference = np.zeros(self.n_features)
-            seen = ~np.isnan(table).all(axis=0)
-            means = np.zeros(table.shape[1])
-            means[seen] = np.nanmean(table[:, seen], axis=0)
-            reference[~self.is_word] = means
+            table, reference = self.X[:, np.flatnonzero(~self.is_word)].toarray(), np.zeros(self.n_features)
+            n_seen = np.maximum((~np.isnan(table)).sum(axis=0), 1)
+            reference[~self.is_word] = np.nansum(table, axis=0) / n_seen
         return DropoutNoise(rate, reference=reference, groups=self.groups.astype(str))
+
+
+def grouped(encoder: Any, X: Any) -> GroupedMatrix:
+    """Return the rows of an encoder with its groups."""
+    return GroupedMatrix(X, encoder.feature_groups_, encoder.is_word_, encoder.in_kernel_)
 
 
 class EncoderAdapter:
@@ -100,9 +107,9 @@ class EncoderAdapter:
         self.encoder = encoder
         self.groups = groups
 
-    def fit(self, X: Any) -> EncoderAdapter:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> EncoderAdapter:
         """Fit the transformer, and find the column of each feature."""
-        names = column_names(X)
+        names, self.encoder = column_names(X), clone(self.encoder)
         self.encoder.fit(X)
         features = [str(name) for name in self.encoder.get_feature_names_out()]
         self.n_features_in_ = len(names) if names is not None else np.shape(X)[1]
@@ -116,6 +123,10 @@ class EncoderAdapter:
         unused = [Column(name, "", 0, "not used by the encoder") for name in self.names_ if name not in counts]
         self.columns_ = [*(Column(name, "encoded", n) for name, n in counts.items()), *unused]
         self.column_kinds_ = dict.fromkeys(counts, "encoded")
+        return self
+
+    def with_basis(self, basis: str, scaling: str = "standard") -> EncoderAdapter:
+        """Return the adapter: the basis is that of the transformer."""
         return self
 
     def transform(self, X: Any) -> Array:

@@ -82,7 +82,7 @@ class TableClassifier(ClassifierMixin, TableModel):
     columns_ : list of Column
         Name, kind, number of features and, if it is left out, the reason, for each column of the training data.
     basis_, scaling_, noise_, C_ : str, str, float, float
-        The chosen basis, scaling of the numbers, noise and ``C``.
+        The chosen basis, scaling of the numbers, noise (``None`` for a Fourier basis) and ``C``.
     cv_scores_ : dict of str to float
         The score of each basis that was tried: the share of the variance of the targets, or of the classes as 0 and 1,
         that least squares explain on held-out rows; for tables with text or many columns that of the model.
@@ -298,7 +298,7 @@ class TableRegressor(RegressorMixin, TableModel):
     columns_ : list of Column
         Name, kind, number of features and, if it is left out, the reason, for each column of the training data.
     basis_, scaling_, noise_, C_ : str, str, float, float
-        The chosen basis, scaling of the numbers, noise and ``C``.
+        The chosen basis, scaling of the numbers, noise (``None`` for a Fourier basis) and ``C``.
     cv_scores_ : dict of str to float
         The score of each basis that was tried: the share of the variance of the targets, or of the classes as 0 and 1,
         that least squares explain on held-out rows; for tables with text or many columns that of the model.
@@ -383,5 +383,5 @@ class TableRegressor(RegressorMixin, TableModel):
         if self.fourier_ is None:
             return self.model_.predict_interval(features, coverage)
         means, deviations = self.model_.predict(features), effects.drawn_deviations(self, X)
-        half = ndtri(0.5 + 0.5 * coverage) * np.hypot(deviations, self.residual_deviation_)
+        half = ndtri(0.5 + 0.5 * coverage) * np.hypot(deviations, self.model_.residual_deviation_)
         return np.column_stack([means - half, means + half])

@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dropmargin.io.model import values
 from dropmargin.io.model.values import ModelFormatError
+from dropmargin.tables.cells import SOURCES
 from dropmargin.typing import Array
 
 
@@ -63,18 +64,30 @@ def _check_classes(model: Any) -> None:
 def _check_table(model: Any) -> None:
     """Check that encoder and model fit together, and set the attributes that follow from the encoder."""
     encoder, inner = model.encoder_, model.model_
-    model.fourier_ = getattr(model, "fourier_", None)
-    kinds = {name: rule.kind for name, rule in encoder.rules_.items()}
-    if kinds != {name: own.kind for name, own in encoder.encoders_.items()}:
-        raise ModelFormatError("the rules of the columns do not fit their encoders")
+    model.fourier_, model.noise_ = getattr(model, "fourier_", None), getattr(model, "noise_", None)
     n_features = len((model.fourier_ or encoder).get_feature_names_out())
     if n_features != inner.n_features_in_ or hasattr(inner, "classes_") != hasattr(type(model), "classes_"):
         raise ModelFormatError(f"the table has {n_features} features, but its model takes {inner.n_features_in_}")
-    for name in ("columns_", "n_features_in_", "feature_names_in_"):
-        if hasattr(encoder, name):
-            setattr(model, name, getattr(encoder, name))
+    model.set_columns()
 
 
+def _check_encoder(encoder: Any) -> None:
+    """Check that columns, rules and encoders fit together, and set the attributes that follow from them."""
+    kinds = {column.name: column.kind for column in encoder.columns_ if not column.reason}
+    if not kinds == {k: v.kind for k, v in encoder.rules_.items()} == {k: v.kind for k, v in encoder.encoders_.items()}:
+        raise ModelFormatError("the columns of the table do not fit their encoders")
+    wrong = [one for one in encoder.columns_ if tuple(map(type, one)) != (str, str, int, str)]
+    wrong += [rule for rule in encoder.rules_.values() if set(map(type, rule)) != {str} or rule.source not in SOURCES]
+    if wrong:
+        raise ModelFormatError(f"the table cannot have the column {values.shorten(wrong[0])}")
+    names = [column.name for column in encoder.columns_]
+    if len(set(names)) < len(names) or getattr(encoder, "feature_names_in_", np.array(names)).tolist() != names:
+        raise ModelFormatError("the names of the columns differ, or are there twice")
+    encoder.n_features_in_ = len(names)
+    encoder.set_features()
+
+
+_LARGE = 1e154  # its square is finite
 _NUMBER, _FLOAT, _FLOATS = (int, float), ("float64",), ("float32", "float64")
 _LABELS = ("bool", "object", "str", *_FLOATS, *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
 _SHARED = {
@@ -102,7 +115,7 @@ _CLASSIFIER = {
 _REGRESSOR = {
     "coef_": Attribute(_FLOATS, ("features",)),
     "intercept_": Attribute(_FLOATS, ()),
-    "residual_deviation_": Attribute(_NUMBER, required=False, low=0.0, high=1e154),  # its square is finite
+    "residual_deviation_": Attribute(_NUMBER, required=False, low=0.0, high=_LARGE),
     **_SHARED,
 }
 _CLASSIFIERS = ("DropoutSVC", "DropoutLogisticRegression", "MCFClassifier", "NoisyLinearClassifier")
@@ -112,13 +125,37 @@ _LOSSES = "Hinge Logistic Quadratic GaussianHinge GaussianLogistic Exponential M
 _LOSSES += " EpsilonInsensitive Huber GaussianHuber"
 _TABLE = {
     **{name: Attribute((str,)) for name in ("basis_", "scaling_")},
-    "noise_": Attribute((int, float, dict, str, type(None))),
+    "noise_": Attribute((int, float, dict), required=False),
     "C_": Attribute(_NUMBER),
     "cv_scores_": Attribute((dict,)),
     "encoder_": Attribute(("TableEncoder",)),
     "fourier_": Attribute(("FourierFeatures",), required=False),
     "model_": Attribute((*_CLASSIFIERS, *_REGRESSORS)),
-    "residual_deviation_": Attribute(_NUMBER, required=False, low=0.0, high=1e154),
+}
+_TABLE_ENCODER = {
+    **{name: Attribute((kind,)) for name, kind in (("columns_", list), ("rules_", dict), ("encoders_", dict))},
+    "feature_names_in_": Attribute(("object",), ("columns",), required=False),
+}
+_ENCODERS = {
+    "NumberEncoder": {
+        "knots_": Attribute(_FLOAT, ("knots",)),
+        "quantiles_": Attribute(_FLOAT, ("quantiles",)),
+        "mean_": Attribute(_NUMBER, low=-_LARGE, high=_LARGE),
+        "scale_": Attribute(_NUMBER, low=0.0, high=_LARGE),
+    },
+    "DateEncoder": {"encoders_": Attribute((dict,))},
+    "CategoryEncoder": {"categories_": Attribute((list,))},
+    "TextEncoder": {"terms_": Attribute((list,))},
+}
+_FOURIER = {
+    "kernel_features_": Attribute(("int64",), ("kernel",), low=0),
+    "omegas_": Attribute(_FLOAT, ("kernel", "components")),
+    "phases_": Attribute(_FLOAT, ("components",)),
+    "gamma_": Attribute(_NUMBER),
+    "feature_means_": Attribute(_FLOAT, ("features",)),
+    "feature_factors_": Attribute(_FLOAT, ("features", "factors")),
+    "residual_variances_": Attribute(_FLOAT, ("features",), low=0.0),
+    "projection_": Attribute(_FLOAT, ("rows", "scores"), required=False),
 }
 #: The models that a file can hold, and every class that it can name.
 MODELS: dict[str, Description] = {
@@ -128,7 +165,10 @@ MODELS: dict[str, Description] = {
 }
 CLASSES: dict[str, Description] = {
     **MODELS,
-    **dict.fromkeys(("TableEncoder", "FourierFeatures"), Description("dropmargin.tables")),
+    **{name: Description("dropmargin.tables", fitted) for name, fitted in _ENCODERS.items()},
+    "TableEncoder": Description("dropmargin.tables", _TABLE_ENCODER, _check_encoder),
+    "FourierFeatures": Description("dropmargin.tables", _FOURIER),
+    **dict.fromkeys(("Column", "ColumnRule"), Description("dropmargin.tables")),
     **dict.fromkeys(_NOISES, Description("dropmargin.noise")),
     **dict.fromkeys(_LOSSES.split(), Description("dropmargin.losses")),
 }
@@ -161,8 +201,6 @@ def pack_object(value: Any, name: str, arrays: dict[str, Array]) -> dict[str, An
     parameters = {key: getattr(value, key) for key in signature(type(value)).parameters}
     packed = {key: values.pack(one, prefix + key, arrays, pack_object) for key, one in parameters.items()}
     fitted = {}
-    if hasattr(value, "get_state") and any(key.endswith("_") for key in vars(value)):
-        fitted["state"] = values.pack(value.get_state(), prefix + "state", arrays, pack_object)
     for key, attribute in CLASSES[kind].fitted.items():
         found = getattr(value, key, None)
         if found is not None and attribute.shape is None:
@@ -195,9 +233,9 @@ def unpack_object(entry: Any, name: str, arrays: dict[str, Array]) -> Any:
     given = {key: values.unpack(value, prefix + key, arrays, unpack_object) for key, value in given.items()}
     fitted = dict(values.check_type(entry["fitted"], "fitted", dict))
     with _refused(where):
-        if "state" in fitted and hasattr(cls, "from_state"):
-            return cls.from_state(values.unpack(fitted["state"], prefix + "state", arrays, unpack_object))
         made = cls(**given)
+    if description.fitted and not fitted and kind not in MODELS and not any(key.startswith(prefix) for key in arrays):
+        return made  # a parameter, which is not fitted
     plain = [key for key, attribute in description.fitted.items() if attribute.shape is None]
     stored = [key for key in description.fitted if key not in plain and prefix + key in arrays]
     fitted |= {key: arrays.pop(prefix + key) for key in stored}
@@ -211,7 +249,9 @@ def unpack_object(entry: Any, name: str, arrays: dict[str, Array]) -> Any:
     if "features" in sizes:
         if not max(1, sizes.get("factors", 0)) <= sizes["features"]:
             raise ModelFormatError(f"{where} has {sizes['features']} features and {sizes.get('factors', 0)} factors")
-        made.n_features_in_, made.history_ = sizes["features"], []
+        made.n_features_in_ = sizes["features"]
+        if "coef_" in fitted:
+            made.history_ = []
     with _refused(where):
         description.check(made)
     return made
@@ -244,7 +284,8 @@ def _trial_rows(model: Any) -> Any:
     if hasattr(model, "encoder_"):
         cells: dict[str, Any] = {}
         for name, rule in model.encoder_.rules_.items():
-            text = {"number": f"1{rule.unit}", "date": "2024-01-31"}.get(rule.kind, "1")
+            day = date(2024, 1, 31).strftime("%Y-%m-%d" if rule.form in ("", "iso") else rule.form)
+            text = {"number": f"1{rule.unit}", "date": day}.get(rule.kind, "1")
             found = {"number": 1.0, "date": date(2024, 1, 31)}.get(rule.source, text)
             cells[name] = np.array([None, found], dtype=object)
         return cells
@@ -263,7 +304,7 @@ def unpack_model(entry: Any, arrays: dict[str, Array]) -> Any:
     with np.errstate(all="ignore"), warnings.catch_warnings(), _refused("it does not predict"):
         warnings.simplefilter("ignore")
         rows, inner = _trial_rows(model), getattr(model, "model_", model)
-        has_intervals = hasattr(inner, "residual_deviation_") and inner.missing == "conditional"
+        has_intervals = hasattr(inner, "residual_deviation_") and (inner is not model or inner.missing == "conditional")
         methods = ["predict", "predict_interval" if has_intervals else "predict_proba"]
         for method in [*methods, *(["predict_set"] if hasattr(inner, "classes_") and inner.conformal else ())]:
             getattr(model, method, repr)(rows)
