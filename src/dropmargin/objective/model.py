@@ -27,9 +27,10 @@ from dropmargin.objective.row_losses import MomentRows, Second, SoftmaxRows
 from dropmargin.objective.scores import GroupScores, Moments
 from dropmargin.typing import Array
 
-# A matrix is factorised for at most so many features, if it costs at most so many products per output; up to the last
-# number of features where the curvature is uneven: conjugate gradients took 10 times as long on 600 x 60 without noise.
-_FEW_FEATURES, _FEW_PRODUCTS, _FEW_PRODUCTS_SPARSE, _DIRECT_FEATURES = 100, 2**25, 2**20, 1500
+# A matrix is factorised for at most so many features, if it costs at most so many products per output (less for CSR
+# rows, and for many outputs, whose products with dense rows are one); up to the last number of features where the
+# curvature is uneven: conjugate gradients took 10 times as long on 600 x 60 without noise.
+_FEW_FEATURES, _FEW_PRODUCTS, _FEW_PRODUCTS_SHARED, _DIRECT_FEATURES, _MANY_OUTPUTS = 100, 2**25, 2**20, 1500, 4
 # For products of entries of at most so many numbers, all outputs are one product with a table of them.
 _TABLE = 2**21
 # The Gram matrix is for at most so many features, and is computed from so many rows per feature.
@@ -64,7 +65,8 @@ def make_model(point: Point, is_majoriser: bool = False, free: Array | None = No
     is_moment = isinstance(objective.loss, MomentRows)
     n_free = p if free is None else int(free[:-1].sum())
     if is_moment and objective.penalty.is_diagonal and n_free <= _DIRECT_FEATURES:
-        most = _FEW_PRODUCTS if objective.is_dense else _FEW_PRODUCTS_SPARSE
+        is_alone = objective.is_dense and objective.n_columns < _MANY_OUTPUTS
+        most = _FEW_PRODUCTS if is_alone else _FEW_PRODUCTS_SHARED
         is_small = n_free <= _FEW_FEATURES and n_rows * (n_free + 1) ** 2 <= most
         is_quadratic = objective.is_dense and objective.loss.loss.is_quadratic and p <= n_rows
         if is_small or is_quadratic or is_sharp(point):
@@ -246,7 +248,17 @@ def weighted_gram(left: Array, right: Array, weights: Array) -> Array:
     if weights.shape[1] > 1 and n * p * q <= _TABLE:
         table = (left[:, :, None] * right[:, None, :]).reshape(n, p * q)
         return (weights.T @ table).reshape(-1, p, q)
-    return np.stack([left.T @ (own[:, None] * right) for own in weights.T])
+    # BLAS computes one triangle of a product with the own transpose; one buffer: allocations take as long.
+    is_square = left is right and (weights.min(initial=0.0) >= 0.0 or weights.max(initial=0.0) <= 0.0)
+    sign, factors = (
+        (-1.0 if weights.min(initial=0.0) < 0.0 else 1.0),
+        np.sqrt(np.abs(weights)) if is_square else weights,
+    )
+    out, buffer = np.empty((weights.shape[1], p, q)), np.empty(right.shape)
+    for own, factor in zip(out, factors.T, strict=True):
+        np.multiply(right, factor[:, None], out=buffer)
+        np.matmul((buffer if is_square else left).T, buffer, out=own)
+    return sign * out if is_square else out
 
 
 # Iterative ----------------------------------------------------------------------------------------------------------
@@ -259,9 +271,12 @@ class IterativeModel(Model):
         self.point, self.is_majoriser, self.free = point, is_majoriser, free
         self.objective = point.objective
         self.deflation: Deflation | None = None
-        self.diagonal: Any = None  # where it is the preconditioner
+        self.diagonal: Any = None
         inverse = None if free is not None else gram_inverse(point, is_majoriser)
-        self._inverse: Any = self._diagonal_inverse() if inverse is None else inverse
+        # Deflation more than halves the steps also beside the Gram matrix; one output hardly needs so many.
+        if inverse is None or (not self.objective.is_coupled and self.objective.n_columns >= _MANY_OUTPUTS):
+            self._inverse: Any = self._diagonal_inverse()
+        self._inverse = self._inverse if inverse is None else inverse
 
     def product(self, direction: Array) -> Array:
         """Return the model times a direction."""
