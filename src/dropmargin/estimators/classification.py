@@ -17,11 +17,12 @@ from dropmargin.estimators import stability, validation
 from dropmargin.estimators.base import MarginalisedModel
 from dropmargin.estimators.conditional import log_expected_expit, log_expected_softmax
 from dropmargin.estimators.parameters import ClassParameters
+from dropmargin.estimators.prediction import Prediction
 from dropmargin.noise import Noise
 from dropmargin.typing import Array
 
 
-def _gives_probabilities(estimator: MarginalisedClassifier) -> bool:
+def _gives_probabilities(estimator: Any) -> bool:
     """Return whether `predict_proba` exists; if not, raise an error that names the alternatives."""
     if not estimator._make_loss().scores_are_log_odds:
         raise AttributeError(
@@ -35,8 +36,8 @@ def _gives_probabilities(estimator: MarginalisedClassifier) -> bool:
     return True
 
 
-class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel):
-    """Base of the linear classifiers whose loss is marginalised over noise on the features."""
+class Classification(ClassParameters, ClassifierMixin, Prediction):
+    """The predictions of all linear classifiers."""
 
     def decision_function(self, X: Any) -> Array:
         """Return the scores of the rows of ``X``.
@@ -263,6 +264,10 @@ class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel
             else:
                 logs[rows] = log_expected_expit(scores, np.diagonal(covariance, axis1=1, axis2=2))
         return logs if len(self.classes_) == 2 else logs - logsumexp(logs, axis=1, keepdims=True)
+
+
+class MarginalisedClassifier(Classification, MarginalisedModel):
+    """Base of the linear classifiers whose loss is marginalised over noise on the features."""
 
 
 def _votes(scores: Array, n_classes: int) -> Array:

@@ -5,26 +5,14 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import ClassifierMixin
-from sklearn.utils.metaestimators import available_if
 
 from dropmargin.estimators import DropoutLogisticRegression, DropoutSVC, NoisyLinearClassifier
-from dropmargin.estimators.classification import MarginalisedClassifier
-from dropmargin.estimators.parameters import ApproximationParameter, ClassParameters, LossParameter
+from dropmargin.estimators.classification import Classification, MarginalisedClassifier
+from dropmargin.estimators.parameters import ApproximationParameter, LossParameter
 from dropmargin.estimators.scorers import Accuracy, ExpectedAccuracy
-from dropmargin.model_selection.base import MarginalisedModelCV, plain_model
+from dropmargin.model_selection.base import MarginalisedModelCV
 from dropmargin.noise import Noise
 from dropmargin.typing import Array
-
-
-def _plain_has(name: str) -> Any:
-    """Return the check that the plain classifier has a method; if not, it raises the error of the plain classifier."""
-
-    def check(estimator: MarginalisedClassifierCV) -> bool:
-        getattr(getattr(estimator, "best_estimator_", None) or plain_model(estimator), name)
-        return True
-
-    return check
 
 
 def target_scorers(noise: Noise, scoring: Any, multi_class: str) -> tuple[Accuracy, ExpectedAccuracy]:
@@ -39,7 +27,7 @@ def target_scorers(noise: Noise, scoring: Any, multi_class: str) -> tuple[Accura
     return Accuracy(), ExpectedAccuracy(noise)
 
 
-class MarginalisedClassifierCV(ClassParameters, ClassifierMixin, MarginalisedModelCV):
+class MarginalisedClassifierCV(Classification, MarginalisedModelCV):
     """Base of the classifiers that choose noise and ``C`` by cross-validation."""
 
     _plain_class: ClassVar[type[MarginalisedClassifier]]
@@ -58,95 +46,6 @@ class MarginalisedClassifierCV(ClassParameters, ClassifierMixin, MarginalisedMod
 
     def _target_scorers(self, noise: Noise) -> tuple[Accuracy, ExpectedAccuracy]:
         return target_scorers(noise, self.scoring, self.multi_class)
-
-    def predict(self, X: Any) -> Array:
-        """Return the predicted label of each row of ``X``.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data. NaN is a missing feature, unless ``missing="error"``.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-            Labels of ``classes_``.
-        """
-        return self._best().predict(X)
-
-    def decision_function(self, X: Any) -> Array:
-        """Return the scores of the rows of ``X``.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data. NaN is a missing feature, unless ``missing="error"``.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
-            As in `DropoutSVC.decision_function`.
-        """
-        return self._best().decision_function(X)
-
-    @available_if(_plain_has("predict_proba"))
-    def predict_proba(self, X: Any) -> Array:
-        """Return the probability of each class.
-
-        Only for losses whose scores are log-odds (the logistic losses), and not with ``multi_class="ovo"``.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data. NaN is a missing feature, unless ``missing="error"``.
-
-        Returns
-        -------
-        probabilities : ndarray of shape (n_samples, n_classes)
-            As in `DropoutLogisticRegression.predict_proba`.
-        """
-        return self._best().predict_proba(X)
-
-    @available_if(_plain_has("predict_log_proba"))
-    def predict_log_proba(self, X: Any) -> Array:
-        """Return the logarithm of the probability of each class.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data. NaN is a missing feature, unless ``missing="error"``.
-
-        Returns
-        -------
-        log_probabilities : ndarray of shape (n_samples, n_classes)
-            The logarithm of `predict_proba`.
-        """
-        return self._best().predict_log_proba(X)
-
-    def predict_stability(
-        self, X: Any, noise: Any = None, method: str = "auto", *, n_draws: int = 2048, random_state: Any = 0
-    ) -> Array:
-        """Return, for each row, the probability that its predicted label is still predicted under noise.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data. NaN is a missing feature, unless ``missing="error"``.
-        noise : float, Noise or None, default=None
-            A number means ``DropoutNoise(rate=noise)``, ``None`` the chosen noise.
-        method : {"auto", "normal", "guaranteed"}, default="auto"
-            As in `DropoutSVC.predict_stability`.
-        n_draws : int, default=2048
-            Number of draws of ``method="auto"``.
-        random_state : int, RandomState instance or None, default=0
-            Seed of these draws.
-
-        Returns
-        -------
-        probabilities : ndarray of shape (n_samples,)
-            Probabilities, or lower bounds on them.
-        """
-        return self._best().predict_stability(X, noise, method, n_draws=n_draws, random_state=random_state)
 
 
 class DropoutSVCCV(ApproximationParameter, MarginalisedClassifierCV):
