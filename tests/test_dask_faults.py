@@ -18,7 +18,7 @@ from clusters import PATIENCE, assert_same_optimum, at_iteration, local_cluster,
 from dropmargin import DropoutLogisticRegression
 from dropmargin.dask import ClusterError, fit
 from dropmargin.data import Rows
-from dropmargin.estimators.partition_fit import fit_partitions
+from dropmargin.estimators.fitting import fit_partitions
 from marks import says
 
 pytestmark = pytest.mark.timeout(240)

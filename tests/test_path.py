@@ -26,7 +26,8 @@ from dropmargin import (
     PoissonNoise,
     noise_path,
 )
-from dropmargin.estimators.fitting import check_rows, problem_of, training_data
+from dropmargin.estimators.fitting import problem_of, training_data
+from dropmargin.estimators.rows import check_rows
 from dropmargin.model_selection.grid import Grid, check_grid, default_cs
 from dropmargin.model_selection.path_solver import PathSolver, Solution
 

@@ -7,9 +7,10 @@ from typing import Any, Self
 from joblib import effective_n_jobs
 
 from dropmargin.estimators import validation
-from dropmargin.estimators.fitting import check_rows, fit_rows, problem_of
+from dropmargin.estimators.fitting import fit_rows, problem_of
 from dropmargin.estimators.parameters import NoiseParameters, boolean, parameter
 from dropmargin.estimators.prediction import Prediction
+from dropmargin.estimators.rows import check_rows
 from dropmargin.losses import Loss
 from dropmargin.typing import Array
 

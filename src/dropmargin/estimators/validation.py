@@ -152,18 +152,17 @@ def check_entries(X: Any, noise: Noise | None, names: Any) -> Any:
     """
     observed = zero_missing(X) if has_missing(X) else X
     low, high = entry_range(observed)
-    check_range(low, high, noise, lambda smallest: feature_label(worst_column(observed, smallest), names))
-    if X.dtype == np.float32 and not holds_squares(max(abs(low), abs(high))):
-        return X.astype(np.float64)
-    return X
+    largest = max(abs(low), abs(high))
+    check_range(low, largest, noise, lambda smallest: feature_label(worst_column(observed, smallest), names))
+    return X.astype(np.float64) if X.dtype == np.float32 and not holds_squares(largest) else X
 
 
-def check_range(low: float, high: float, noise: Noise | None, where: Callable[[bool], str]) -> None:
+def check_range(low: float, largest: float, noise: Noise | None, where: Callable[[bool], str]) -> None:
     """Raise a `ValueError` if entries are too large, or negative where the noise does not allow it.
 
-    ``where(smallest)`` returns the name of the feature of the smallest entry, or of that of largest absolute value.
+    ``low`` is the smallest entry, and ``largest`` the largest absolute value; ``where(smallest)`` returns the name of
+    the feature of either.
     """
-    largest = max(abs(low), abs(high))
     if largest > LARGEST:
         raise ValueError(
             f"X has values up to {largest:.1e} in {where(False)}, whose squares overflow; "

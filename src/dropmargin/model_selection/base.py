@@ -21,14 +21,11 @@ from dropmargin.data.missing_values import STATISTICS
 from dropmargin.estimators import validation
 from dropmargin.estimators.base import MarginalisedModel
 from dropmargin.estimators.fitting import (
-    TrainingRows,
-    check_rows,
     classes_of,
     fit_rows,
     n_outputs,
     problem_of,
     scale_of_C,
-    set_or_delete,
 )
 from dropmargin.estimators.parameters import (
     Parameters,
@@ -39,6 +36,7 @@ from dropmargin.estimators.parameters import (
     specification,
 )
 from dropmargin.estimators.prediction import Prediction
+from dropmargin.estimators.rows import TrainingRows, check_rows, set_or_delete
 from dropmargin.estimators.scorers import PredictionScorer, RowScorer, target_scorer
 from dropmargin.losses import Loss
 from dropmargin.model_selection.folds import Fold, Targets
