@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial, update_wrapper
-from types import MethodType
 from typing import Any
 
 import numpy as np
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
 from dropmargin.data import Rows, binary_outputs, canonical
@@ -27,25 +25,8 @@ from dropmargin.typing import Array
 _SHOWN_LABELS = 5
 
 
-class _AvailableIf:
-    """A method that an estimator has if ``check(estimator)`` raises no `AttributeError`.
-
-    In place of scikit-learn's `available_if`, whose last line says that there is no such attribute, and not why.
-    """
-
-    def __init__(self, check: Callable[[Any], None], method: Callable[..., Any]) -> None:
-        self._check, self._method = check, method
-        update_wrapper(self, method)  # type: ignore[arg-type]
-
-    def __get__(self, estimator: Any, owner: type | None = None) -> Any:
-        if estimator is None:
-            return self._method
-        self._check(estimator)
-        return MethodType(self._method, estimator)
-
-
-def _check_stream(estimator: OnlineMixin) -> None:
-    """Raise an `AttributeError` that explains why an estimator has no `partial_fit`, if it has none."""
+def _check_stream(estimator: OnlineMixin) -> bool:
+    """Return whether an estimator has `partial_fit`; if not, raise an error that says why."""
     name = type(estimator).__name__
     loss = estimator._make_loss()
     if not isinstance(loss, MomentLoss):
@@ -70,12 +51,13 @@ def _check_stream(estimator: OnlineMixin) -> None:
             f"{name} has no partial_fit with multi_class='multinomial': the earlier rows are kept for each output "
             "alone, and a softmax couples the outputs. Set multi_class='ovr' or 'ovo', or use fit."
         )
+    return True
 
 
 class OnlineMixin(MarginalisedClassifier):
     """Adds `partial_fit` to a classifier."""
 
-    @partial(_AvailableIf, _check_stream)
+    @available_if(_check_stream)
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> OnlineMixin:
         """Update the model with a batch of rows, of which at most a sample is stored.
 

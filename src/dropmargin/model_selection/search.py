@@ -177,9 +177,7 @@ def try_scorer(search: Search, fold: Fold) -> None:
             if is_regressor(model):
                 remedy = "a score of regression, such as 'r2'"
             elif isinstance(error, AttributeError):
-                remedy = (
-                    "a score without probabilities, as 'accuracy', or the logistic loss with multi_class='ovr'"
-                )
+                remedy = "a score without probabilities, as 'accuracy', or the logistic loss with multi_class='ovr'"
             else:
                 remedy = "a score of classification, such as 'accuracy' or 'f1_macro'"
             raise ValueError(
