@@ -17,20 +17,8 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 
-from dropmargin.data import (
-    Partitions,
-    Rows,
-    TrainingData,
-    as_dense,
-    binary_outputs,
-    linear_scores,
-)
-from dropmargin.data.missing_values import (
-    STATISTICS,
-    FeatureStatistics,
-    incomplete_rows,
-    negative_zero_to_nan,
-)
+from dropmargin.data import Partitions, Rows, TrainingData, as_dense, binary_outputs, linear_scores
+from dropmargin.data.missing_values import STATISTICS, FeatureStatistics, incomplete_rows, negative_zero_to_nan
 from dropmargin.errors import ParameterError
 from dropmargin.estimators import validation
 from dropmargin.estimators.conditional import FactorModel

@@ -20,13 +20,7 @@ from dropmargin.data import Rows
 from dropmargin.data.missing_values import STATISTICS
 from dropmargin.estimators import validation
 from dropmargin.estimators.base import MarginalisedModel
-from dropmargin.estimators.fitting import (
-    classes_of,
-    fit_rows,
-    n_outputs,
-    problem_of,
-    scale_of_C,
-)
+from dropmargin.estimators.fitting import classes_of, fit_rows, n_outputs, problem_of, scale_of_C
 from dropmargin.estimators.parameters import (
     Parameters,
     RunParameters,
