@@ -55,7 +55,7 @@ typedef struct {
 /* compiled.py has the same number, and uses no library with another one: it changes with the arguments of a function. */
 EXPORT int dropmargin_abi(void)
 {
-    return 2;
+    return 3;
 }
 
 /* A random number by xorshift64*. The state must not be zero; the lowest bits, of poor quality, are dropped. */

@@ -31,82 +31,104 @@ static INDEX NAMED(run_end)(const rows_t *rows, const NAMED(row) *row, INDEX e)
     return end;
 }
 
-/* out[i] = (sum x pair[0], sum g pair[1]) of independent features; the variance is zero if there is no g. */
-CLONES EXPORT void NAMED(forward)(const rows_t *rows, const double *RESTRICT pairs, double *RESTRICT out)
+/* Sums of r_d p_d over the features of each group. */
+static void NAMED(at_reference)(const rows_t *rows, const double *p, double *at)
 {
+    memset(at, 0, (size_t)rows->n_groups * sizeof(double));
+    for (int64_t d = 0; d < rows->n_features; d++) at[rows->group[d]] += rows->reference[d] * p[d];
+}
+
+/* Mean and variance of the scores at coefficients w, intercept last. `buffer` has room for two numbers per feature. */
+CLONES EXPORT void NAMED(moments)(const rows_t *rows, const double *w, double *RESTRICT buffer, double *RESTRICT mean,
+                                  double *RESTRICT variance)
+{
+    const int64_t n = rows->n_features;
+    double shared = 0.0;
+    if (rows->group) {
+        NAMED(at_reference)(rows, w, buffer);
+        for (int64_t k = 0; k < rows->n_groups; k++) shared += rows->slope[k] * buffer[k] * buffer[k];
+    } else {
+        for (int64_t d = 0; d < n; d++) {
+            buffer[2 * d] = w[d];
+            buffer[2 * d + 1] = w[d] * w[d];
+            if (rows->floor) shared += rows->floor[d] * buffer[2 * d + 1];
+        }
+    }
     for (int64_t i = 0; i < rows->n_rows; i++) {
         const NAMED(row) row = NAMED(row_at)(rows, i);
         const UINDEX *RESTRICT features = row.features;
         const DATA *RESTRICT x = row.x, *RESTRICT g = row.g;
-        double a = 0.0, t = 0.0;
-        if (g)
+        double m = 0.0, v = 0.0;
+        if (rows->group)
+            for (INDEX e = 0, end; e < row.size; e = end) {
+                const int32_t k = rows->group[features[e]];
+                double t = 0.0;
+                end = NAMED(run_end)(rows, &row, e);
+                for (INDEX j = e; j < end; j++) t += x[j] * w[features[j]];
+                m += t;
+                v += rows->slope[k] * t * (t - 2.0 * buffer[k]);
+            }
+        else if (g)
             for (int64_t e = 0; e < row.size; e++) {
-                const double *z = pairs + 2 * (size_t)features[e];
-                a += x[e] * z[0];
-                t += g[e] * z[1];
+                const double *z = buffer + 2 * (size_t)features[e];
+                m += x[e] * z[0];
+                v += g[e] * z[1];
             }
         else
-            for (int64_t e = 0; e < row.size; e++) a += x[e] * pairs[2 * (size_t)features[e]];
-        out[2 * i] = a;
-        out[2 * i + 1] = t;
+            for (int64_t e = 0; e < row.size; e++) m += x[e] * w[features[e]];
+        mean[i] = m + w[n];
+        variance[i] = v + shared;
     }
 }
 
-/* out += (X' left[0], G' left[1]), a pair for each feature. */
-CLONES EXPORT void NAMED(backward)(const rows_t *rows, const double *RESTRICT left, double *RESTRICT out)
+/* The gradient of sum_i (by_mean m + by_variance v) at coefficients w, intercept last; for independent features also
+ * own[d] = sum_i by_variance V_d(x_id). `buffer` has room for two numbers per feature. */
+CLONES EXPORT void NAMED(gradient)(const rows_t *rows, const double *w, const double *by_mean, const double *by_variance,
+                                   double *RESTRICT buffer, double *RESTRICT gradient, double *own)
 {
+    const int64_t n = rows->n_features, n_groups = rows->n_groups;
+    double totals[2] = {0.0, 0.0}, *at = buffer, *sums = buffer + n_groups;
+    for (int64_t i = 0; i < rows->n_rows; i++) {
+        totals[0] += by_mean[i];
+        totals[1] += by_variance[i];
+    }
+    memset(buffer, 0, (size_t)(2 * n) * sizeof(double));
+    memset(gradient, 0, (size_t)n * sizeof(double));
+    if (rows->group) NAMED(at_reference)(rows, w, at);
     for (int64_t i = 0; i < rows->n_rows; i++) {
         const NAMED(row) row = NAMED(row_at)(rows, i);
         const UINDEX *RESTRICT features = row.features;
         const DATA *RESTRICT x = row.x, *RESTRICT g = row.g;
-        const double a = left[2 * i], b = left[2 * i + 1];
-        if (g)
+        const double a = by_mean[i], b = by_variance[i];
+        if (rows->group)
+            for (INDEX e = 0, end; e < row.size; e = end) {
+                const int32_t k = rows->group[features[e]];
+                const double factor = 2.0 * rows->slope[k] * b;
+                double t = 0.0;
+                end = NAMED(run_end)(rows, &row, e);
+                for (INDEX j = e; j < end; j++) t += x[j] * w[features[j]];
+                sums[k] += factor * t;
+                for (INDEX j = e; j < end; j++) gradient[features[j]] += x[j] * (a + factor * (t - at[k]));
+            }
+        else if (g)
             for (int64_t e = 0; e < row.size; e++) {
-                double *z = out + 2 * (size_t)features[e];
+                double *z = buffer + 2 * (size_t)features[e];
                 z[0] += x[e] * a;
                 z[1] += g[e] * b;
             }
         else
-            for (int64_t e = 0; e < row.size; e++) out[2 * (size_t)features[e]] += x[e] * a;
+            for (int64_t e = 0; e < row.size; e++) buffer[2 * (size_t)features[e]] += x[e] * a;
     }
-}
-
-/* The same for groups at coefficients w, with at[g] = sum r w of the group: out[i] = (m, v), without what rows share. */
-CLONES EXPORT void NAMED(group_forward)(const rows_t *rows, const double *w, const double *at, double *out)
-{
-    for (int64_t i = 0; i < rows->n_rows; i++) {
-        const NAMED(row) row = NAMED(row_at)(rows, i);
-        double mean = 0.0, variance = 0.0;
-        for (INDEX e = 0, end; e < row.size; e = end) {
-            const int32_t k = rows->group[row.features[e]];
-            double t = 0.0;
-            end = NAMED(run_end)(rows, &row, e);
-            for (INDEX j = e; j < end; j++) t += row.x[j] * w[row.features[j]];
-            mean += t;
-            variance += rows->slope[k] * t * (t - 2.0 * at[k]);
-        }
-        out[2 * i] = mean;
-        out[2 * i + 1] = variance;
-    }
-}
-
-/* out += X' (left[0] + 2 c left[1] (t - a)) by feature, sums += 2 c left[1] t by group. */
-CLONES EXPORT void NAMED(group_backward)(const rows_t *rows, const double *w, const double *at, const double *left,
-                                         double *out, double *sums)
-{
-    for (int64_t i = 0; i < rows->n_rows; i++) {
-        const NAMED(row) row = NAMED(row_at)(rows, i);
-        for (INDEX e = 0, end; e < row.size; e = end) {
-            const int32_t k = rows->group[row.features[e]];
-            const double factor = 2.0 * rows->slope[k] * left[2 * i + 1];
-            double t = 0.0;
-            end = NAMED(run_end)(rows, &row, e);
-            for (INDEX j = e; j < end; j++) t += row.x[j] * w[row.features[j]];
-            const double u = left[2 * i] + factor * (t - at[k]);
-            sums[k] += factor * t;
-            for (INDEX j = e; j < end; j++) out[row.features[j]] += row.x[j] * u;
+    for (int64_t d = 0; d < n; d++) {
+        if (rows->group) {
+            const int32_t k = rows->group[d];
+            gradient[d] -= rows->reference[d] * (sums[k] - 2.0 * rows->slope[k] * at[k] * totals[1]);
+        } else {
+            own[d] = buffer[2 * d + 1] + (rows->floor ? rows->floor[d] * totals[1] : 0.0);
+            gradient[d] = buffer[2 * d] + 2.0 * w[d] * own[d];
         }
     }
+    gradient[n] = totals[0];
 }
 
 /* The rows' part of the product of the model with a direction, for independent features: `pairs` has (p, 2 w), `shift`
@@ -197,9 +219,10 @@ CLONES static void NAMED(group_multiply)(const rows_t *rows, const model_t *mode
 
 /* The images of the coefficients and of the intercept, and the diagonal, by one transposed sweep: along w, the changes
  * of mean and variance are the mean and twice the variance. out has a triple for each feature. */
-CLONES static void NAMED(images)(const rows_t *rows, const model_t *model, const double *at, double *out, double *sums,
-                                 double *totals)
+CLONES static void NAMED(images)(const rows_t *rows, const model_t *model, const double *at, double *RESTRICT out,
+                                 double *sums, double *totals)
 {
+    const double *RESTRICT w = model->w;
     for (int64_t i = 0; i < rows->n_rows; i++) {
         const NAMED(row) row = NAMED(row_at)(rows, i);
         const double *h = model->curvature + 3 * i, a = model->mean[i], t = 2.0 * model->variance[i];
@@ -210,13 +233,23 @@ CLONES static void NAMED(images)(const rows_t *rows, const model_t *model, const
         totals[2] += h[0];
         totals[3] += h[1];
         if (!rows->group) {
-            for (INDEX e = 0; e < row.size; e++) {
-                const size_t d = row.features[e];
-                const double x = row.x[e], g = row.g ? 2.0 * model->w[d] * row.g[e] : 0.0;
-                out[3 * d] += x * along[0] + g * along[1];
-                out[3 * d + 1] += x * h[0] + g * h[1];
-                out[3 * d + 2] += x * x * h[0];
-            }
+            const UINDEX *RESTRICT features = row.features;
+            const DATA *RESTRICT x = row.x, *RESTRICT g = row.g;
+            if (g)
+                for (int64_t e = 0; e < row.size; e++) {
+                    double *z = out + 3 * (size_t)features[e];
+                    const double u = 2.0 * w[features[e]] * g[e];
+                    z[0] += x[e] * along[0] + u * along[1];
+                    z[1] += x[e] * h[0] + u * h[1];
+                    z[2] += x[e] * x[e] * h[0];
+                }
+            else
+                for (int64_t e = 0; e < row.size; e++) {
+                    double *z = out + 3 * (size_t)features[e];
+                    z[0] += x[e] * along[0];
+                    z[1] += x[e] * h[0];
+                    z[2] += x[e] * x[e] * h[0];
+                }
             continue;
         }
         for (INDEX e = 0, end; e < row.size; e = end) {
@@ -224,7 +257,7 @@ CLONES static void NAMED(images)(const rows_t *rows, const model_t *model, const
             const double c = 2.0 * rows->slope[k];
             double tw = 0.0;
             end = NAMED(run_end)(rows, &row, e);
-            for (INDEX j = e; j < end; j++) tw += row.x[j] * model->w[row.features[j]];
+            for (INDEX j = e; j < end; j++) tw += row.x[j] * w[row.features[j]];
             const double u = along[0] + c * (along[1] + second) * (tw - at[k]), v = h[0] + c * h[1] * (tw - at[k]);
             sums[2 * k] += c * (along[1] + second) * tw;
             sums[2 * k + 1] += c * h[1] * tw;
@@ -237,13 +270,6 @@ CLONES static void NAMED(images)(const rows_t *rows, const model_t *model, const
             }
         }
     }
-}
-
-/* Sums of r_d p_d over the features of each group. */
-static void NAMED(at_reference)(const rows_t *rows, const double *p, double *at)
-{
-    memset(at, 0, (size_t)rows->n_groups * sizeof(double));
-    for (int64_t d = 0; d < rows->n_features; d++) at[rows->group[d]] += rows->reference[d] * p[d];
 }
 
 /* What the solve needs beside the vectors of conjugate gradients. */

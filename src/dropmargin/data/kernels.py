@@ -46,10 +46,8 @@ def _load() -> ctypes.CDLL | None:
         return None
     pointer, real, size, rows = ctypes.c_void_p, ctypes.c_double, ctypes.c_int64, ctypes.POINTER(_Rows)
     arguments: dict[str, list[Any]] = {
-        "forward": [rows, pointer, pointer],
-        "backward": [rows, pointer, pointer],
-        "group_forward": [rows, *[pointer] * 3],
-        "group_backward": [rows, *[pointer] * 5],
+        "moments": [rows, *[pointer] * 4],
+        "gradient": [rows, *[pointer] * 6],
         "solve": [rows, ctypes.POINTER(_Model), pointer, real, real, size, *[pointer] * 4],
         "descend_dual": [rows, size, *[pointer] * 3, *[real] * 3, *[pointer] * 7],
     }
@@ -122,29 +120,22 @@ class CompiledRows:
         addresses = [_address(own) if isinstance(own, np.ndarray) else own for own in args]
         return getattr(self._library, f"{name}_{self._kind}")(ctypes.byref(self._rows), *addresses)
 
-    def forward(self, of_x: Array, of_g: Array) -> tuple[Array, Array]:
-        """Return ``X @ of_x`` and ``G @ of_g``."""
-        pairs, out = np.column_stack([of_x, of_g]), np.empty((self.n_rows, 2))
-        self._call("forward", pairs, out)
-        return out[:, 0], out[:, 1]
+    def moments(self, coef: Array) -> tuple[Array, Array]:
+        """Return mean and variance of the scores at coefficients with the intercept last."""
+        mean, variance, buffer = np.empty(self.n_rows), np.empty(self.n_rows), np.empty(2 * self.n_features)
+        self._call("moments", np.ascontiguousarray(coef), buffer, mean, variance)
+        return mean, variance
 
-    def backward(self, of_x: Array, of_g: Array) -> tuple[Array, Array]:
-        """Return ``X' @ of_x`` and ``G' @ of_g``."""
-        left, out = np.column_stack([of_x, of_g]), np.zeros((self.n_features, 2))
-        self._call("backward", left, out)
-        return out[:, 0], out[:, 1]
+    def gradient(self, coef: Array, by_mean: Array, by_variance: Array) -> tuple[Array, Array | None]:
+        """Return the gradient of ``sum_i (by_mean_i m_i + by_variance_i v_i)``.
 
-    def group_forward(self, coef: Array, at: Array) -> tuple[Array, Array]:
-        """Return mean and variance of the scores, without what all rows share."""
-        out = np.empty((self.n_rows, 2))
-        self._call("group_forward", np.ascontiguousarray(coef), np.ascontiguousarray(at), out)
-        return out[:, 0], out[:, 1]
-
-    def group_backward(self, coef: Array, at: Array, by_mean: Array, by_variance: Array) -> tuple[Array, Array]:
-        """Return the gradient of stored entries by feature, and the sums ``2 c t by_variance`` by group."""
-        left, out, sums = np.column_stack([by_mean, by_variance]), np.zeros(self.n_features), np.zeros(self.n_groups)
-        self._call("group_backward", np.ascontiguousarray(coef), np.ascontiguousarray(at), left, out, sums)
-        return out, sums
+        For independent features, also ``sum_i by_variance_i V_d(x_id)`` of each feature.
+        """
+        out, buffer = np.empty(self.n_features + 1), np.empty(2 * self.n_features)
+        own = None if self.n_groups else np.empty(self.n_features)
+        left = np.ascontiguousarray(by_mean), np.ascontiguousarray(by_variance)
+        self._call("gradient", np.ascontiguousarray(coef), *left, buffer, out, own)
+        return out, own
 
     def solve(self, model: dict[str, Any], right: Array, rtol: float, atol: float, max_iter: int) -> InnerSolution:
         """Solve the system of a Newton step by conjugate gradients, see ``solve`` of the C code.

@@ -46,8 +46,8 @@ _SHARP = 0.01
 class Model(ABC):
     """A quadratic model ``g.x + x'Hx / 2`` at a point, one per output."""
 
-    #: Whether the model is solved exactly, so that its prediction for a new gradient is reliable.
-    is_exact = False
+    #: Whether the preconditioner is nearly the inverse, so that the model's prediction for a new gradient is reliable.
+    is_well_preconditioned = False
 
     @abstractmethod
     def solve(self, right: Array, rtol: float, atol: Array, max_iter: int) -> Solution:
@@ -69,7 +69,8 @@ def make_model(point: Point, is_majoriser: bool = False, free: Array | None = No
         most = _FEW_PRODUCTS if is_alone else _FEW_PRODUCTS_SHARED
         is_small = n_free <= _FEW_FEATURES and n_rows * (n_free + 1) ** 2 <= most
         is_quadratic = objective.is_dense and objective.loss.loss.is_quadratic and p <= n_rows
-        if is_small or is_quadratic or is_sharp(point):
+        is_uneven = objective.is_noise_free or not is_majoriser
+        if is_small or is_quadratic or (is_uneven and is_sharp(point).any()):
             model = FactorisedModel.of(point, is_majoriser, free)
             if model is not None:
                 return model
@@ -83,11 +84,12 @@ def _is_compiled(objective: Objective) -> bool:
     return block is not None and objective.n_columns == 1 and block.compiled is not None
 
 
-def is_sharp(point: Point) -> bool:
-    """Return whether the noise smooths a kink less than the width of the smoothing, for more than few rows."""
+def is_sharp(point: Point) -> Array:
+    """Return for which outputs the noise smooths a kink less than the smoothing does, in more than few rows."""
     objective = point.objective
-    is_weak = bool(np.any(point.sharp > _SHARP)) or objective.is_noise_free
-    return objective.smooths_l1 or (objective.has_kink and is_weak)
+    if objective.smooths_l1 or not objective.has_kink:
+        return np.full(objective.n_outputs, objective.smooths_l1)
+    return (point.sharp > _SHARP) | objective.is_noise_free
 
 
 # Compiled -----------------------------------------------------------------------------------------------------------
@@ -140,7 +142,7 @@ class CompiledModel(Model):
 class FactorisedModel(Model):
     """The matrix of each output, by its Cholesky factor."""
 
-    is_exact = True
+    is_well_preconditioned = True
 
     def __init__(self, factors: list[Array], index: Array, shape: tuple[int, int]) -> None:
         self.factors, self.index, self.shape = factors, index, shape
@@ -249,11 +251,9 @@ def weighted_gram(left: Array, right: Array, weights: Array) -> Array:
         table = (left[:, :, None] * right[:, None, :]).reshape(n, p * q)
         return (weights.T @ table).reshape(-1, p, q)
     # BLAS computes one triangle of a product with the own transpose; one buffer: allocations take as long.
-    is_square = left is right and (weights.min(initial=0.0) >= 0.0 or weights.max(initial=0.0) <= 0.0)
-    sign, factors = (
-        (-1.0 if weights.min(initial=0.0) < 0.0 else 1.0),
-        np.sqrt(np.abs(weights)) if is_square else weights,
-    )
+    sign = -1.0 if weights.max(initial=0.0) <= 0.0 else 1.0
+    is_square = left is right and weights.size > 0 and float((sign * weights).min()) >= 0.0
+    factors = np.sqrt(sign * weights) if is_square else weights
     out, buffer = np.empty((weights.shape[1], p, q)), np.empty(right.shape)
     for own, factor in zip(out, factors.T, strict=True):
         np.multiply(right, factor[:, None], out=buffer)
@@ -273,10 +273,10 @@ class IterativeModel(Model):
         self.deflation: Deflation | None = None
         self.diagonal: Any = None
         inverse = None if free is not None else gram_inverse(point, is_majoriser)
-        # Deflation more than halves the steps also beside the Gram matrix; one output hardly needs so many.
-        if inverse is None or (not self.objective.is_coupled and self.objective.n_columns >= _MANY_OUTPUTS):
-            self._inverse: Any = self._diagonal_inverse()
-        self._inverse = self._inverse if inverse is None else inverse
+        self.is_well_preconditioned = inverse is not None
+        if inverse is not None and not self.objective.is_coupled and point.coef[:-1].any():
+            self._deflate_coef()
+        self._inverse: Any = self._diagonal_inverse() if inverse is None else inverse
 
     def product(self, direction: Array) -> Array:
         """Return the model times a direction."""
@@ -292,6 +292,12 @@ class IterativeModel(Model):
         """Return an approximate inverse times a residual."""
         out = self._inverse(residual)
         return out if self.free is None else out * self.free
+
+    def _deflate_coef(self) -> None:
+        """Set the deflation of the coefficients alone: the shared Gram matrix knows the intercept."""
+        coef = self.point.coef.copy()
+        coef[-1] = 0.0
+        self.deflation = Deflation(coef, self.product(coef), None)
 
     def _diagonal_inverse(self) -> Any:
         """Return the inverse of the diagonal, after setting the deflation of the coefficients and the intercept."""

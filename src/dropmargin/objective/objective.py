@@ -39,7 +39,7 @@ class Task(NamedTuple):
     scores: Scores
     loss: Any
     C: float
-    width: Array | None
+    sharp_width: Array | None
     plain: Any
     token: int
     same: tuple[int, Any] | None
@@ -74,7 +74,7 @@ class Point:
         ``sum_i u_i V_d(x_id)``, half the diagonal of the second-order term of the noise; ``None`` where it is not
         diagonal.
     sharp : ndarray of shape (n_columns,)
-        The share of the weight in rows whose scores vary by less than the smoothing of a kink.
+        The share of the weight in rows whose scores have a standard deviation below `Objective.sharp_width`.
     plain_value : ndarray of shape (n_outputs,)
         The value without smoothing.
     """
@@ -178,6 +178,8 @@ class Objective:
     is_dense : bool
     width : ndarray of shape (n_columns,) or None
         The width over which a kink of the loss is smoothed.
+    sharp_width : ndarray of shape (n_columns,) or None
+        The kink is sharp for rows whose scores have a lower standard deviation.
     smooths_l1 : bool
         Whether the kink of an l1 penalty is smoothed as well, by a width with the same error.
     sample : Objective or None
@@ -199,6 +201,7 @@ class Objective:
     weight: float
     is_dense: bool
     width: Array | None = None
+    sharp_width: Array | None = None
     smooths_l1: bool = False
     sample: Objective | None = None
     cache: dict[Any, Any] = field(default_factory=dict)
@@ -239,7 +242,7 @@ class Objective:
         if width is not None:
             loss = replace(loss, loss=loss.loss.smoothed(width))
         plain = None if width is None else self.loss.loss
-        return Task(self.scores, loss, self.C, width, plain, next(_TOKENS), same)
+        return Task(self.scores, loss, self.C, self.sharp_width if plain else None, plain, next(_TOKENS), same)
 
     def at(self, coef: Array, same: Point | None = None) -> Point:
         """Return the point at ``coef``; ``same`` is that of the same loss with another smoothing."""
@@ -261,19 +264,20 @@ class Objective:
         if self.is_coupled or (len(outputs) == self.n_columns and (np.diff(outputs) == 1).all()):
             return self
         loss = replace(self.loss, outputs=[self.loss.outputs[k] for k in outputs])
-        width = None if self.width is None else self.width[outputs]
+        widths = [None if own is None else own[outputs] for own in (self.width, self.sharp_width)]
         sample = None if self.sample is None else self.sample.select(outputs)
         own = {"loss": loss, "penalty": self.penalty.select(outputs), "n_columns": len(outputs)}
-        return replace(self, width=width, sample=sample, **own)
+        return replace(self, width=widths[0], sharp_width=widths[1], sample=sample, **own)
 
-    def smoothed(self, width: Array | None) -> Objective:
+    def smoothed(self, width: Array, sharp_width: Array | None = None) -> Objective:
         """Return the objective with its kink smoothed over this width, one number per output."""
-        sample = None if self.sample is None else self.sample.smoothed(width)
+        sharp_width = width if sharp_width is None else sharp_width
+        sample = None if self.sample is None else self.sample.smoothed(width, sharp_width)
         penalty = self.penalty
-        if self.smooths_l1 and width is not None:
+        if self.smooths_l1:
             of_penalty = float(width[0]) * self.weight / (penalty.l1 * self.n_features * self.n_columns)
             penalty = replace(penalty, width=of_penalty)
-        return replace(self, width=width, sample=sample, penalty=penalty)
+        return replace(self, width=width, sharp_width=sharp_width, sample=sample, penalty=penalty)
 
     @property
     def is_smoothed(self) -> bool:
@@ -307,34 +311,27 @@ def _evaluate(block: Block, task: Task, coef: Array, with_slopes: bool) -> tuple
     plain, kept = np.zeros_like(sharp), []
     for piece in _pieces(block, task, coef):
         loss = loss + piece.loss
-        if task.width is not None:
-            sharp += (piece.weights * (piece.z[1] < np.square(task.width))).sum(axis=0)
+        if task.sharp_width is not None:
+            sharp += (piece.weights * (piece.z[1] < np.square(task.sharp_width))).sum(axis=0)
             plain = plain + (piece.weights * task.plain.value(piece.y, *piece.z)).sum(axis=0)
         kept.append(piece)
     block.memo["point"] = task.token, kept
     block.memo.pop("second", None)
-    return loss, sharp, loss if task.width is None else plain, *(_slopes(block, task, coef) if with_slopes else ())
+    return loss, sharp, loss if task.plain is None else plain, *(_slopes(block, task, coef) if with_slopes else ())
 
 
 def _slopes(block: Block, task: Task, coef: Array) -> tuple[Array, Array | None]:
-    """Return the gradient and `Point.own`."""
+    """Return the gradient and `Point.own`; pieces of coupled classes keep their own."""
     gradient, own_sums, kept = np.zeros_like(coef), None, []
-    has_own = isinstance(task.scores, Moments)
-    if has_own and not task.loss.is_coupled:
-        own_sums = np.zeros((coef.shape[0] - 1, coef.shape[1]))
     for piece in _pieces(block, task, coef):
-        local = task.loss.of_class(coef, piece.number)
-        if has_own:
-            part, own = task.scores.transposed(piece.rows, *piece.first)  # type: ignore[attr-defined]
-            part[:-1] += 2.0 * own * local[:-1]
-            if own_sums is not None:
-                own_sums += own
-            kept.append(piece._replace(own=own if task.loss.is_coupled else None))
-        else:
-            part = task.scores.vjp(piece.rows, local, piece.first)
-            kept.append(piece)
+        part, own = task.scores.gradient(piece.rows, task.loss.of_class(coef, piece.number), piece.first)
         gradient += task.loss.adjoint(part, piece.number)
-    block.memo["point"] = task.token, kept
+        if task.loss.is_coupled:
+            kept.append(piece._replace(own=own))
+        elif own is not None:
+            own_sums = own if own_sums is None else own_sums + own
+    if kept:
+        block.memo["point"] = task.token, kept
     return gradient, own_sums
 
 

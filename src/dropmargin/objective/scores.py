@@ -1,12 +1,12 @@
 r"""What a loss needs of the noisy score of each row, as a differentiable function ``z(w)`` of the coefficients.
 
-`Scores` answer three requests about a chunk of rows, and nothing else knows the noise. Coefficients have one column per
+`Scores` answer four requests about a chunk of rows, and nothing else knows the noise. Coefficients have one column per
 output, and the intercept in the last row::
 
-    value(rows, w)                        z, one array of shape (n_rows, n_outputs) per part
-    jvp(rows, w, p)                       the derivative of z along p
-    vjp(rows, w, u)                       the gradient of sum_i u_i z_i
-    vjp(rows, w, u, second=(h, p))        that, plus the second derivative of sum_i h_i z_i times p
+    value(rows, w)               z, one array of shape (n_rows, n_outputs) per part
+    jvp(rows, w, p)              the derivative of z along p
+    gradient(rows, w, u)         the gradient of sum_i u_i z_i, and half the diagonal of its derivative, see `Moments`
+    vjp(rows, w, u, (h, p))      the gradient, plus the second derivative of sum_i h_i z_i times p
 
 For independent features with the variances ``V_d(x) = g + constant`` and the log-MGFs ``K_d(t; x)``::
 
@@ -40,11 +40,16 @@ class Scores(Protocol):
 
     def jvp(self, rows: Any, coef: Array, direction: Array) -> Parts: ...
 
+    def gradient(self, rows: Any, coef: Array, left: Parts) -> tuple[Array, Array | None]: ...
+
     def vjp(self, rows: Any, coef: Array, left: Parts, second: tuple[Parts, Array] | None = None) -> Array: ...
 
 
 class Moments:
-    """Mean and variance of the scores for independent features."""
+    """Mean and variance of the scores for independent features.
+
+    The derivative of the gradient of the variance is diagonal, so `gradient` returns ``sum_i u_i V_d(x_id)`` as well.
+    """
 
     def __init__(self, variance: Variance) -> None:
         self.depends_on_x = variance.depends_on_x
@@ -53,6 +58,9 @@ class Moments:
         self.has_constant = bool(np.any(constant))
 
     def value(self, rows: Any, coef: Array) -> Parts:
+        if is_compiled(rows, coef):
+            mean, variance = rows.compiled.moments(coef[:, 0])
+            return mean[:, None], variance[:, None]
         w = coef[:-1]
         square = w * w
         mean, variance = rows.forward(w, square if self.depends_on_x else None)
@@ -68,21 +76,28 @@ class Moments:
             variance = variance + (self.constant * products).sum(axis=0)
         return np.broadcast_to(variance, mean.shape)
 
+    def gradient(self, rows: Any, coef: Array, left: Parts) -> tuple[Array, Array]:
+        if is_compiled(rows, coef):
+            gradient, own = rows.compiled.gradient(coef[:, 0], left[0][:, 0], left[1][:, 0])
+            return gradient[:, None], own[:, None]
+        first, own = rows.backward(left[0], left[1] if self.depends_on_x else None)
+        if self.has_constant:
+            own = own + self.constant * left[1].sum(axis=0)
+        out = np.empty_like(coef)
+        out[:-1], out[-1] = first + 2.0 * own * coef[:-1], left[0].sum(axis=0)
+        return out, np.broadcast_to(own, first.shape)
+
     def vjp(self, rows: Any, coef: Array, left: Parts, second: tuple[Parts, Array] | None = None) -> Array:
-        first, own = self.transposed(rows, *left)
-        out = first + np.vstack([2.0 * own * coef[:-1], np.zeros((1, coef.shape[1]))])
+        out = self.gradient(rows, coef, left)[0]
         if second is not None:
-            out[:-1] += 2.0 * self.transposed(rows, *second[0])[1] * second[1][:-1]
+            h, direction = second
+            out[:-1] += 2.0 * self.gradient(rows, coef, h)[1] * direction[:-1]
         return out
 
-    def transposed(self, rows: Any, by_mean: Array, by_variance: Array) -> tuple[Array, Array]:
-        """Return the gradient of ``sum_i by_mean_i m_i``, and by feature ``sum_i by_variance_i V_d(x_id)``."""
-        first, own = rows.backward(by_mean, by_variance if self.depends_on_x else None)
-        if self.has_constant:
-            own = own + self.constant * by_variance.sum(axis=0)
-        out = np.empty((first.shape[0] + 1, first.shape[1]))
-        out[:-1], out[-1] = first, by_mean.sum(axis=0)
-        return out, np.broadcast_to(own, first.shape)
+
+def is_compiled(rows: Any, coef: Array) -> bool:
+    """Return whether compiled code has the moments of these rows: for one output on CSR rows."""
+    return coef.shape[1] == 1 and isinstance(rows, SparseChunk) and rows.compiled is not None
 
 
 class GroupScores:
@@ -98,10 +113,9 @@ class GroupScores:
             self.curves = (_GroupLogMGF(rates),)
 
     def value(self, rows: Any, coef: Array) -> Parts:
-        if self._is_compiled(rows, coef):
-            at = self.groups.at_reference(coef[:-1])
-            mean, variance = rows.compiled.group_forward(coef[:-1, 0], at[:, 0])
-            return mean[:, None] + coef[-1], variance[:, None] + self.groups.slope @ np.square(at)
+        if len(self.curves) == 2 and is_compiled(rows, coef):
+            mean, variance = rows.compiled.moments(coef[:, 0])
+            return mean[:, None], variance[:, None]
         cells = rows.cells
         score, zero = cells.sums(coef[:-1]), self._at_zero(cells, coef)
         out = []
@@ -126,15 +140,14 @@ class GroupScores:
             out.append(part + (self.groups.reference @ direction[:-1] + direction[-1] if number == 0 else 0.0))
         return tuple(out)
 
+    def gradient(self, rows: Any, coef: Array, left: Parts) -> tuple[Array, None]:
+        return self.vjp(rows, coef, left), None
+
     def vjp(self, rows: Any, coef: Array, left: Parts, second: tuple[Parts, Array] | None = None) -> Array:
+        if second is None and len(self.curves) == 2 and is_compiled(rows, coef):
+            return rows.compiled.gradient(coef[:, 0], left[0][:, 0], left[1][:, 0])[0][:, None]
         groups, out = self.groups, np.empty_like(coef)
         out[-1] = left[0].sum(axis=0)
-        if second is None and self._is_compiled(rows, coef):
-            at = groups.at_reference(coef[:-1])[:, 0]
-            stored, sums = rows.compiled.group_backward(coef[:-1, 0], at, left[0][:, 0], left[1][:, 0])
-            sums = sums - 2.0 * groups.slope * at * left[1].sum()
-            out[:-1, 0] = stored - groups.reference * sums[groups.numbers]
-            return out
         cells = rows.cells
         score, zero = cells.sums(coef[:-1]), self._at_zero(cells, coef)
         along = None if second is None else cells.sums(second[1][:-1])
@@ -160,10 +173,6 @@ class GroupScores:
             sums = cells.by_group(values) + totals
             out[:-1] += groups.reference[:, None] * (left[0].sum(axis=0) - sums[groups.numbers])
         return out
-
-    def _is_compiled(self, rows: Any, coef: Array) -> bool:
-        is_sparse = isinstance(rows, SparseChunk) and coef.shape[1] == 1
-        return is_sparse and len(self.curves) == 2 and rows.compiled is not None
 
     def _at_zero(self, cells: Any, coef: Array) -> Array | None:
         """Return ``s_ig`` of a row without entries, of shape (n_groups, n_outputs), if rows may lack cells."""
@@ -212,6 +221,9 @@ class LogMGF:
         columns = zip(self._columns(rows, coef), direction[:-1].T, strict=True)
         changes = [own.jacobian @ p + own.slope_of_zero @ p for own, p in columns]
         return (np.stack(changes, axis=1) + direction[-1],)
+
+    def gradient(self, rows: Any, coef: Array, left: Parts) -> tuple[Array, None]:
+        return self.vjp(rows, coef, left), None
 
     def vjp(self, rows: Any, coef: Array, left: Parts, second: tuple[Parts, Array] | None = None) -> Array:
         out = np.empty_like(coef)

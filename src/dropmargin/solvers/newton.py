@@ -20,7 +20,7 @@ stay out of the system, and steps are projected onto the orthant, which is where
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,16 +37,22 @@ _ROUNDING = 1e-13
 _INNER_SHARE = 0.5
 # The curvature changes along a step: a safety factor of the gap that the model predicts for the new gradient.
 _SAFETY = 1.5
-# The model is not used for the new gradient if the actual decrease differs by more than this share.
-_MODEL_ERROR = 0.1
+# The model is not used for the new gradient if the actual decrease differs by more than this share; less is allowed for
+# a diagonal preconditioner.
+_MODEL_ERROR, _SMALL_MODEL_ERROR = 0.5, 0.1
 # Hessians are no longer estimated from a subsample if a predicted decrease is more than this share of the previous one.
 _SLOW = 0.5
 # The first errors of the smoothing, relative to the objective.
 _FIRST_ERROR, _FIRST_ERROR_WARM, _LEAST_ERROR = 0.05, 1e-3, 1e-13
+# The noise smooths the kink where scores have a standard deviation of so many widths of the smoothing, and of the width
+# that has the other error: near a sharper kink, small predicted decreases prove nothing.
+_SHARP_WIDTHS, _LEAST_SHARP_ERROR = 2.0, 0.01
 # The last error may exceed its share of the tolerance so many times: the objective falls after it is chosen.
 _SIMILAR = 1.5
 # Where kinks are sharp, Newton's decrement is a certificate only if it is small against the weight of a single row.
 _AT_LEAST = 100
+# Predicted decreases of this share of the objective are close to the minimum.
+_CLOSE = 0.01
 # Below this relative gap, predicted decreases that stagnate show that working precision is reached.
 _PRECISION_GAP, _SINGLE_PRECISION_GAP = 1e-8, 1e-6
 _STAGNATION, _STAGNANT_STEPS = 0.7, 5
@@ -76,7 +82,7 @@ def newton(objective: Objective, coef: Array, options: Options, is_irls: bool = 
         step = state.step(iteration)
         # 3. Length: the first of 1, 1/2, 1/4, ... that decreases the objective. Where there is none, or the predicted
         # decrease exceeds the objective, the majoriser takes the place of the Hessian.
-        if not step.is_plausible(state.largest_decrease()):
+        if not state.is_plausible(step):
             step = state.majoriser_step(step)
         length, trial = state.search(step)
         if not length.all() and not step.is_majoriser:
@@ -99,9 +105,6 @@ class _Step(NamedTuple):
     predicted: Array
     is_majoriser: bool
 
-    def is_plausible(self, largest: Array | float) -> bool:
-        return bool(np.all((self.predicted >= 0.0) & (self.predicted <= largest)) and np.isfinite(self.direction).all())
-
 
 class _State:
     """The outputs that have not converged, and what is known of all.
@@ -114,6 +117,13 @@ class _State:
         The active outputs.
     coef, values, gaps : ndarray
         Coefficients, objectives and estimated gaps of all outputs.
+    scale : ndarray
+        What tolerances are relative to, the objective of the active outputs without smoothing.
+    errors, is_sharp, is_last : ndarray
+        The error of the smoothing relative to ``scale``, zero without kinks; whether the noise smooths the kink less
+        than the smoothing does; whether the smoothing is the last one.
+    tolerance : ndarray
+        The gap at which an active output has converged, or, before the last smoothing, is smoothed less.
     previous, least : ndarray
         The last and the least predicted decrease of the active outputs; ``n_stagnant`` counts steps with hardly less,
         and ``n_flat`` those without a decrease of the objective.
@@ -122,22 +132,21 @@ class _State:
     """
 
     def __init__(self, objective: Objective, coef: Array, options: Options, is_irls: bool) -> None:
-        self.objective, self.options, self.is_irls = objective, options, is_irls
+        self.options, self.is_irls = options, is_irls
         n = objective.n_outputs
         self.outputs, self.coef = np.arange(n), coef.copy()
         self.values, self.gaps = np.full(n, np.nan), np.full(n, np.inf)
         self.lowest = np.full(n, np.inf)
         self.previous, self.least, self.n_stagnant, self.n_flat = np.full((4, n), np.inf)
-        self._forget(np.ones(n, dtype=bool))
+        self._forget(slice(None))
         self.history: list[Iteration] = []
         self.converged, self.message = True, f"reached a relative gap of at most tol={options.tol:g}"
-        self.has_bound, self.l1 = hasattr(objective.loss, "majoriser"), objective.penalty.l1
-        if objective.smooths_l1:
-            self.l1 = 0.0
+        self.has_bound = hasattr(objective.loss, "majoriser")
+        self.l1 = 0.0 if objective.smooths_l1 else objective.penalty.l1
         self.n_majoriser = 0 if options.warm or not self.has_bound else _MAJORISER_STEPS
         self.is_sampled = objective.sample is not None and options.warm and not is_irls
         self.last_error = max(0.5 * options.tol, _LEAST_ERROR)
-        self.point = objective.at(coef)
+        self._move(objective.at(coef))
         if objective.is_smoothed and self.point.value.any():
             self._smooth(np.full(n, max(_FIRST_ERROR_WARM if options.warm else _FIRST_ERROR, self.last_error)))
 
@@ -145,34 +154,10 @@ class _State:
     def n_active(self) -> int:
         return len(self.outputs)
 
-    def scale(self) -> Array:
-        """Return what the tolerance of the active outputs is relative to: the objective without smoothing."""
-        return np.maximum(np.abs(self.point.plain_value), np.finfo(float).tiny)
-
-    def largest_decrease(self) -> Array | float:
-        """Return the largest possible decrease: no loss is negative, but smoothed ones are."""
-        return np.inf if self.objective.is_smoothed else self.scale()
-
-    def errors(self) -> Array:
-        """Return the error of the smoothing of each active output, relative to its objective; zero without kinks."""
-        width = self.objective.width
-        return np.zeros(self.n_active) if width is None else width * self.objective.weight / self.scale()
-
-    def tolerance(self) -> Array:
-        """Return the gap at which an active output has converged, or, before the last smoothing, is smoothed less."""
-        if not self.objective.is_smoothed:
-            return self.options.tol * self.scale()
-        sharp, errors = is_sharp(self.point), self.errors()
-        last = 0.5 * errors / (self.objective.n_features + _AT_LEAST) if sharp else 0.4 * self.options.tol
-        return np.where(self.is_last(), last, (0.1 if sharp else 1.0) * errors) * self.scale()
-
-    def is_last(self) -> Array:
-        return self.errors() <= _SIMILAR * self.last_error
-
     def slope(self) -> Array:
         """Return the gradient; under an l1 penalty, the least subgradient."""
         point = self.point
-        return point.objective.penalty.least_subgradient(point.coef, point.gradient) if self.l1 else point.gradient
+        return self.objective.penalty.least_subgradient(point.coef, point.gradient) if self.l1 else point.gradient
 
     # 1., 2. -----------------------------------------------------------------------------------------------------------
 
@@ -184,7 +169,7 @@ class _State:
             return self._solve(self.point, True, 0.5)
         if self.is_sampled:
             return self._solve(self.objective.sample.at(self.point.coef), False, 0.2)  # type: ignore[union-attr]
-        return self._solve(self.point, False, 0.1 if self.l1 else 0.2)
+        return self._solve(self.point, False, 0.1 if self.l1 else 0.15)
 
     def majoriser_step(self, step: _Step) -> _Step:
         """Return the step of the majoriser in place of another one, if there is a majoriser."""
@@ -198,18 +183,24 @@ class _State:
             free[-1] = True
         with np.errstate(over="ignore", invalid="ignore"):  # steps that are not finite are not plausible
             model = make_model(point, is_majoriser, free)
-            found = model.solve(-slope, rtol, _INNER_SHARE * self.tolerance(), self.options.max_inner)
+            found = model.solve(-slope, rtol, _INNER_SHARE * self.tolerance, self.options.max_inner)
             predicted = -0.5 * self.objective.dot(slope, found.x)
         return _Step(model, *found, predicted, is_majoriser)
+
+    def is_plausible(self, step: _Step) -> bool:
+        """Return whether a step is finite, and predicts no larger decrease than is possible: no loss is negative."""
+        largest = np.inf if self.objective.is_smoothed else self.scale  # smoothed losses may be negative
+        predicted = step.predicted
+        return bool(((predicted >= 0.0) & (predicted <= largest)).all() and np.isfinite(step.direction).all())
 
     # 3. ---------------------------------------------------------------------------------------------------------------
 
     def search(self, step: _Step) -> tuple[Array, Point]:
         """Return step lengths that decrease the objective, 0 where there is none, and the point there."""
         point, objective, slope = self.point, self.objective, self.slope()
-        upper = point.value + _ROUNDING * self.scale()
+        upper = point.value + _ROUNDING * self.scale
         length = np.where(step.predicted >= 0.0, 1.0, 0.0)
-        direction = np.nan_to_num(step.direction, posinf=0.0, neginf=0.0)
+        direction = np.where(np.isfinite(step.direction), step.direction, 0.0)
         with np.errstate(invalid="ignore", over="ignore"):
             for halving in range(_HALVINGS + 1):
                 coef = point.coef + length * direction
@@ -229,50 +220,38 @@ class _State:
     def advance(self, iteration: int, step: _Step, length: Array, trial: Point) -> None:
         """Move to the new point, estimate the gaps, smooth less, and drop the outputs that have finished."""
         decrease = np.where(length > 0.0, self.point.value - trial.value, 0.0)
-        self.point, self.lowest = trial, np.minimum(self.lowest, step.lowest)
+        self._move(trial)
+        self.lowest = np.minimum(self.lowest, step.lowest)
         gaps = self._gap(step, length, decrease)
         if iteration <= self.n_majoriser and not self.is_irls:
-            gaps = np.full(
-                self.n_active, np.inf
-            )  # short steps of the majoriser, which is far from tight, prove nothing
-        if np.any(step.predicted > _SLOW * self.previous) or not length.all():
+            gaps[:] = np.inf  # short steps of the majoriser, which is far from tight, prove nothing
+        if not length.all() or np.any(step.predicted > _SLOW * self.previous):
             self.is_sampled = False  # the subsample does not represent the curvature: convergence is too slow
         self.n_stagnant = np.where(step.predicted < _STAGNATION * self.least, 0, self.n_stagnant + 1)
         self.previous = np.where(step.predicted > 0.0, step.predicted, np.finfo(float).tiny)
         self.least = np.minimum(self.least, self.previous)
-        self.n_flat = np.where(decrease > _ROUNDING * self.scale(), 0, self.n_flat + 1)
-        columns = self.outputs if not self.objective.is_coupled else slice(None)
-        self.coef[:, columns], self.values[self.outputs] = trial.coef, trial.plain_value
-        self._record(iteration, gaps)
+        self.n_flat = np.where(decrease > _ROUNDING * self.scale, 0, self.n_flat + 1)
+        self.coef[:, slice(None) if self.objective.is_coupled else self.outputs] = trial.coef
+        self.values[self.outputs], self.gaps[self.outputs] = (
+            trial.plain_value,
+            gaps + np.where(self.is_sharp, 1.0, 0.1) * self.errors * self.scale,
+        )
+        total = float(self.values.sum()), float(self.gaps.sum())
+        self.history.append(Iteration(iteration, *total, self.objective.n_passes, self.n_active))
         self.options.monitor(self.history[-1])
         finished = self._finished(gaps, length)
-        is_centred = (gaps <= self.tolerance()) & ~self.is_last()
-        # Where an output cannot be centred, a smaller width may help, and else shows that it has failed.
-        is_centred |= finished & ~self.is_last()
-        finished &= ~is_centred
-        errors = self.errors()
-        if is_centred.any():
-            smaller = np.maximum(self.last_error, np.minimum(0.2 * errors, errors**1.5))
-            errors = np.where(is_centred, smaller, errors)
-            self._forget(is_centred)
+        errors, is_smoothed_less = self.errors, ~self.is_last & ((gaps <= self.tolerance) | finished)
+        # Where the noise smooths the kink, the smoothing only guides the first steps: the last width comes at once.
+        is_close = ~self.is_last & ~self.is_sharp & (length == 1.0) & (step.predicted <= _CLOSE * self.scale)
+        finished &= self.is_last
         if finished.any():
-            self._drop(finished)
-        if is_centred.any() and self.n_active:
-            is_smooth = not finished.any() and length.all() and not is_sharp(self.point)
-            self._smooth(errors[~finished])
-            # Where the noise smooths the kink, less smoothing hardly moves the minimum: this may be the last step.
-            if is_smooth:
-                gaps = _SAFETY * step.model.decrease(self.slope(), self.lowest)
-                finished = self.is_last() & (gaps <= self.tolerance())
-                self._record(iteration, gaps)
-                self._drop(finished)
-
-    def _record(self, iteration: int, gaps: Array) -> None:
-        """Store the gaps, with the errors of the smoothing, and the last entry of the history."""
-        self.gaps[self.outputs] = gaps + self.errors() * self.scale()
-        total = float(self.values.sum()), float(self.gaps.sum())
-        del self.history[iteration - 1 :]
-        self.history.append(Iteration(iteration, *total, self.objective.n_passes, self.n_active))
+            kept = np.flatnonzero(~finished)
+            self._drop(kept)
+            errors, is_smoothed_less, is_close = errors[kept], is_smoothed_less[kept], is_close[kept]
+        if np.any(is_smoothed_less | is_close):
+            smaller = np.maximum(self.last_error, np.minimum(0.2 * errors, errors**1.5))
+            self._forget(is_smoothed_less | is_close)
+            self._smooth(np.where(is_close, self.last_error, np.where(is_smoothed_less, smaller, errors)))
 
     def _gap(self, step: _Step, length: Array, decrease: Array) -> Array:
         """Return the estimated gap of the smoothed problem after a step; see the module's docstring."""
@@ -283,52 +262,72 @@ class _State:
             known = np.isfinite(self.previous) | (predicted == 0.0)
             return np.where(known, 2.0 * predicted * factor / (1.0 - factor) + step.remaining, np.inf)
         error = np.where(length > 0.0, np.abs(predicted - decrease), predicted)
-        # Conjugate gradients may have left more than their steps show, and a short iteration does not see the lowest
-        # eigenvalues, so the lowest of all steps counts: the new gradient must confirm a small gap.
         gap = error + step.remaining
-        if step.model.is_exact or np.any((gap <= self.tolerance()) & self.is_last()):
+        is_whole = (length == 1.0) & (not step.is_majoriser)
+        if step.model.is_well_preconditioned:
+            # The model is known along all directions, and so its decrease for the new gradient.
+            ahead = _SAFETY * step.model.decrease(self.slope(), step.lowest)
+            gap = np.where(is_whole & (error <= _MODEL_ERROR * predicted), np.minimum(gap, ahead), gap)
+        elif is_whole.any() or np.any((gap <= self.tolerance) & self.is_last):
+            # What conjugate gradients left is known up to a factor of ten, and a short iteration misses the lowest
+            # eigenvalues, so that of all steps counts. Near the minimum the new gradient says more.
             ahead = step.model.decrease(self.slope(), self.lowest)
-            trusted = step.model.is_exact & (length == 1.0) & (error <= _MODEL_ERROR * predicted) & (ahead >= 0.0)
-            gap = np.where(trusted, _SAFETY * ahead, np.maximum(gap, ahead))
+            is_trusted = is_whole & (error <= _SMALL_MODEL_ERROR * predicted)
+            gap = np.where(is_trusted, np.maximum(error, _SAFETY * ahead), np.maximum(gap, ahead))
         if self.l1:
             gap = np.maximum(gap, proved_gap(self.point) / _PROVED)
         return np.where(np.isnan(gap), np.inf, gap)
 
     def _finished(self, gaps: Array, length: Array) -> Array:
         """Return which outputs stop, and store why."""
-        is_converged, is_stuck = gaps <= self.tolerance(), (length == 0.0) | (self.n_flat >= _FLAT_STEPS)
+        is_converged, is_stuck = gaps <= self.tolerance, (length == 0.0) | (self.n_flat >= _FLAT_STEPS)
         precision = _SINGLE_PRECISION_GAP if self.options.is_single else _PRECISION_GAP
         is_stagnant = (self.n_stagnant >= _STAGNANT_STEPS) & (self.n_flat > 0)
-        is_precise = (is_stagnant | is_stuck) & (gaps <= precision * self.scale())
-        is_last, failed = self.is_last(), is_stuck & ~is_converged & ~is_precise
-        if (is_precise & is_last & ~is_converged).any() and self.converged:
+        is_precise = (is_stagnant | is_stuck) & (gaps <= precision * self.scale)
+        failed = is_stuck & ~is_converged & ~is_precise & self.is_last
+        if self.converged and np.any(is_precise & self.is_last & ~is_converged):
             self.message = "reached working precision"
-        if (failed & is_last).any():
-            worst = float(np.max((gaps / self.scale())[failed & is_last]))
+        if failed.any():
+            worst = float(np.max((gaps / self.scale)[failed]))
             self.converged = False
             self.message = f"no step decreased the objective, at an estimated relative gap of {worst:.1e}"
         return is_converged | is_precise | is_stuck
 
+    def _move(self, point: Point) -> None:
+        """Set the point, and what depends on it."""
+        self.point, self.objective = point, point.objective
+        objective, tol = self.objective, self.options.tol
+        self.scale = np.maximum(np.abs(point.plain_value), np.finfo(float).tiny)
+        if objective.width is None:
+            self.errors, self.is_sharp = np.zeros(objective.n_outputs), np.zeros(objective.n_outputs, dtype=bool)
+            self.is_last, self.tolerance = ~self.is_sharp, tol * self.scale
+            return
+        self.errors, self.is_sharp = objective.width * objective.weight / self.scale, is_sharp(point)
+        self.is_last = self.errors <= _SIMILAR * self.last_error
+        last = np.where(self.is_sharp, 0.5 * self.errors / (objective.n_features + _AT_LEAST), 0.9 * tol)
+        before = np.where(self.is_sharp, 0.1, 1.0) * self.errors
+        self.tolerance = np.where(self.is_last, last, before) * self.scale
+
     def _smooth(self, errors: Array) -> None:
         """Set the widths of the smoothing to those of some errors."""
-        self.objective = self.objective.smoothed(errors * self.scale() / self.objective.weight)
+        unit = self.scale / self.objective.weight
+        sharp_width = _SHARP_WIDTHS * np.maximum(errors, _LEAST_SHARP_ERROR) * unit
+        objective = self.objective.smoothed(errors * unit, sharp_width)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # of an output whose objective is zero
-            self.point = self.objective.at(self.point.coef, self.point)
+            self._move(objective.at(self.point.coef, self.point))
 
-    def _forget(self, outputs: Array) -> None:
+    def _forget(self, outputs: Any) -> None:
         """Forget the decreases of some outputs, whose objective has changed."""
         self.previous[outputs] = self.least[outputs] = np.inf
         self.n_stagnant[outputs] = self.n_flat[outputs] = 0
 
-    def _drop(self, finished: Array) -> None:
-        """Leave out the outputs that have finished."""
-        kept = np.flatnonzero(~finished)
+    def _drop(self, kept: Array) -> None:
+        """Keep only some of the active outputs."""
         self.outputs, self.lowest = self.outputs[kept], self.lowest[kept]
         self.previous, self.least = self.previous[kept], self.least[kept]
         self.n_stagnant, self.n_flat = self.n_stagnant[kept], self.n_flat[kept]
         if len(kept):
-            self.point = self.point.select(kept)
-            self.objective = self.point.objective
+            self._move(self.point.select(kept))
 
     def result(self, n_iter: int) -> Result:
         if self.n_active:

@@ -34,7 +34,7 @@ from dropmargin.typing import Array
 # where the diagonal preconditions, or under an l1 penalty, passes as well.
 _FAR, _FAR_FOR_DIAGONAL = 100.0, 3.0
 # With many rows for each feature, a first fit to a subsample of the rows, and to a low tolerance, saves passes.
-_SUBSAMPLE_TOL, _LEAST_SUBSAMPLE, _SUBSAMPLE_ITERATIONS = 1e-2, 1000, 40
+_SUBSAMPLE_TOL, _LEAST_SUBSAMPLE, _SUBSAMPLE_ITERATIONS = 3e-2, 1000, 40
 # With this many rows for each feature, Hessians are estimated from the subsample as well.
 _ROWS_FOR_SAMPLED_HESSIAN = 50
 # The hinge without noise of so many features and products of entries or less is minimised by factorisations alone; up
