@@ -123,7 +123,7 @@ class DropoutSVCCV(ApproximationParameter, MarginalisedClassifierCV):
     coefs_paths_ : ndarray of shape (n_folds, n_noises, n_Cs, n_outputs, n_features + 1)
         The coefficients, followed by the intercept. Only if they are stored.
     n_iter_ : ndarray of shape (n_folds, n_noises, n_Cs)
-        Numbers of outer iterations; 0 for points that were interpolated, or known from another point to be constant.
+        Numbers of outer iterations; 0 for points that were interpolated.
     refined_ : ndarray of bool of shape (n_noises, n_Cs)
         Whether a point was solved to ``tol / 10``. Other points were solved to a low tolerance or, where ``n_iter_`` is
         0, interpolated.
@@ -224,7 +224,7 @@ class DropoutLogisticRegressionCV(ApproximationParameter, MarginalisedClassifier
     coefs_paths_ : ndarray of shape (n_folds, n_noises, n_Cs, n_outputs, n_features + 1)
         The coefficients, followed by the intercept. Only if they are stored.
     n_iter_ : ndarray of shape (n_folds, n_noises, n_Cs)
-        Numbers of outer iterations; 0 for points that were interpolated, or known from another point to be constant.
+        Numbers of outer iterations; 0 for points that were interpolated.
     refined_ : ndarray of bool of shape (n_noises, n_Cs)
         Whether a point was solved to ``tol / 10``. Other points were solved to a low tolerance or, where ``n_iter_`` is
         0, interpolated.
@@ -323,7 +323,7 @@ class NoisyLinearClassifierCV(LossParameter, ApproximationParameter, Marginalise
     coefs_paths_ : ndarray of shape (n_folds, n_noises, n_Cs, n_outputs, n_features + 1)
         The coefficients, followed by the intercept. Only if they are stored.
     n_iter_ : ndarray of shape (n_folds, n_noises, n_Cs)
-        Numbers of outer iterations; 0 for points that were interpolated, or known from another point to be constant.
+        Numbers of outer iterations; 0 for points that were interpolated.
     refined_ : ndarray of bool of shape (n_noises, n_Cs)
         Whether a point was solved to ``tol / 10``. Other points were solved to a low tolerance or, where ``n_iter_`` is
         0, interpolated.
