@@ -27,7 +27,7 @@ from dropmargin import DropoutLogisticRegression, DropoutSVC
 from dropmargin.data import Columns, TrainingData, canonical
 from dropmargin.estimators.fitting import problem_of
 from dropmargin.objective import Objective
-from dropmargin.solvers import make_objective, with_means
+from dropmargin.solvers import Features, make_objective, with_means
 
 MODELS = {"DropoutSVC": DropoutSVC, "DropoutLogisticRegression": DropoutLogisticRegression}
 
@@ -38,7 +38,8 @@ def batch_objectives(model: Any, X: Any, y: Any) -> list[Objective]:
     rows = TrainingData.of_matrix(canonical(X), index, np.ones(len(y)), len(classes))
     problem, rows = with_means(problem_of(model), rows)
     columns = Columns(np.arange(X.shape[1]), X.shape[1])
-    return [make_objective(problem, rows, [output], columns=columns) for output in rows.outputs("ovr")]
+    features = Features(columns, None, problem.variance)
+    return [make_objective(problem, rows, [output], features) for output in rows.outputs("ovr")]
 
 
 def value(objectives: list[Objective], model: Any) -> float:

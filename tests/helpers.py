@@ -26,9 +26,8 @@ from dropmargin.losses import (
 from dropmargin.noise import DropoutNoise, GaussianNoise, LaplaceNoise, PoissonNoise
 from dropmargin.objective import Objective
 from dropmargin.penalties import Penalty
-from dropmargin.solvers import SOLVERS, Problem, solve_outputs, with_means
+from dropmargin.solvers import SOLVERS, Problem, prepare, solve_outputs, with_means
 from dropmargin.solvers import make_objective as inner_objective
-from dropmargin.solvers.solve import _prepare
 
 N_FEATURES = 6
 
@@ -139,8 +138,9 @@ def given_objective(X, y, weights, loss, noise, n_classes, *, n_parts=2, multi_c
         data = replace(data, rows=LocalPartitions([slice_rows(rows, *ends) for ends in cut(rows.X, n_parts)]))
     problem, data = with_means(problem, data)
     outputs = data.outputs(multi_class)
-    columns, means, _ = _prepare(problem, data)
-    return GivenObjective(problem, data, outputs, inner_objective(problem, data, outputs), columns, means)
+    features = prepare(problem, data)
+    objective = inner_objective(problem, data, outputs, features)
+    return GivenObjective(problem, data, outputs, objective, features.columns, features.means)
 
 
 def make_objective(X, labels, weights, loss, noise, *, l2=1.0, **options):

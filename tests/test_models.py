@@ -110,20 +110,31 @@ def _rows(dtype, index):
 KINDS = [(dtype, index) for dtype in (np.float32, np.float64) for index in (np.int32, np.int64)]
 
 
+def _check_sweeps(compiled, dense, variance_of, own, rng, dtype):
+    """Compare moments and gradients with those of dense rows; ``variance_of(w)`` has its value and its Jacobian."""
+    tolerance = {"rtol": 1e-5, "atol": 1e-5} if dtype == np.float32 else {"rtol": 1e-11, "atol": 1e-11}
+    coef, by_mean, by_variance = rng.normal(size=13), *rng.normal(size=(2, 50))
+    mean, variance = compiled.moments(coef)
+    expected, jacobian = variance_of(coef[:-1])
+    assert_allclose(mean, dense @ coef[:-1] + coef[-1], **tolerance)
+    assert_allclose(variance, expected, **tolerance)
+    gradient, found = compiled.gradient(coef, by_mean, by_variance)
+    assert_allclose(gradient, np.append(by_mean @ dense + by_variance @ jacobian, by_mean.sum()), **tolerance)
+    if own is None:
+        assert found is None
+    else:
+        assert_allclose(found, by_variance @ own, **tolerance)
+
+
 @needs_kernels
-@pytest.mark.parametrize(("dtype", "index"), KINDS)
-def test_compiled_products_are_those_of_numpy(dtype, index):
+@pytest.mark.parametrize(("dtype", "index", "has_floor"), [(*kind, k % 2 == 0) for k, kind in enumerate(KINDS)])
+def test_compiled_sweeps_are_those_of_numpy(dtype, index, has_floor):
     X, rng = _rows(dtype, index)
-    variance = Variance(linear=rng.uniform(size=12), quadratic=0.7)
-    chunk = SparseChunk(X, variance, None)
-    compiled = CompiledRows(X, chunk.g)
-    dense, G = X.toarray().astype(float), variance.stored(X.toarray().astype(float))
-    (p, q), (u, v) = rng.normal(size=(2, 12)), rng.normal(size=(2, 50))
-    tolerance = {"rtol": 1e-5, "atol": 1e-5} if dtype == np.float32 else {"rtol": 1e-12, "atol": 1e-12}
-    for found, expected in zip(compiled.forward(p, q), (dense @ p, G @ q), strict=True):
-        assert_allclose(found, expected, **tolerance)
-    for found, expected in zip(compiled.backward(u, v), (u @ dense, v @ G), strict=True):
-        assert_allclose(found, expected, **tolerance)
+    floor = rng.uniform(size=12) if has_floor else np.zeros(12)
+    variance = Variance(linear=rng.uniform(size=12), quadratic=0.7, constant=floor)
+    chunk, dense = SparseChunk(X, variance, None), X.toarray().astype(float)
+    entries = variance.of(dense)
+    _check_sweeps(chunk.compiled, dense, lambda w: (entries @ w**2, 2.0 * w * entries), entries, rng, dtype)
 
 
 @needs_kernels
@@ -132,19 +143,14 @@ def test_compiled_group_sweeps_are_those_of_numpy(dtype, index, to_zero):
     X, rng = _rows(dtype, index)
     reference = np.zeros(12) if to_zero else rng.normal(size=12)
     groups = FeatureGroups(np.repeat(np.arange(4), 3), np.array([0.5, 1.0, 0.2, 2.0]), reference)
-    compiled, dense = CompiledRows(X, None, groups), X.toarray().astype(float)
-    w, by_mean, by_variance = rng.normal(size=12), *rng.normal(size=(2, 50))
-    at = groups.at_reference(w)
-    scores = np.add.reduceat((dense - reference) * w, groups.starts, axis=1)
-    mean, variance = compiled.group_forward(w, at)
-    tolerance = {"rtol": 1e-5, "atol": 1e-5} if dtype == np.float32 else {"rtol": 1e-11, "atol": 1e-11}
-    assert_allclose(mean, dense @ w, **tolerance)
-    assert_allclose(variance + groups.slope @ at**2, scores**2 @ groups.slope, **tolerance)
-    stored, sums = compiled.group_backward(w, at, by_mean, by_variance)
-    sums = sums - 2.0 * groups.slope * at * by_variance.sum()
-    slopes = 2.0 * groups.slope * scores * by_variance[:, None]
-    expected = dense.T @ by_mean + ((dense - reference) * slopes[:, groups.numbers]).sum(axis=0)
-    assert_allclose(stored - reference * sums[groups.numbers], expected, **tolerance)
+    dense = X.toarray().astype(float)
+
+    def variance_of(w):
+        scores = np.add.reduceat((dense - reference) * w, groups.starts, axis=1)
+        slopes = 2.0 * groups.slope * scores
+        return scores**2 @ groups.slope, slopes[:, groups.numbers] * (dense - reference)
+
+    _check_sweeps(CompiledRows(X, None, groups), dense, variance_of, None, rng, dtype)
 
 
 # Kinks and l1 penalties ---------------------------------------------------------------------------------------------

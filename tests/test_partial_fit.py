@@ -24,7 +24,7 @@ from dropmargin.noise import DropoutNoise
 from dropmargin.objective import IterativeModel
 from dropmargin.online.summary import Summary
 from dropmargin.penalties import Penalty
-from dropmargin.solvers import SOLVERS, Problem, make_objective, with_means
+from dropmargin.solvers import SOLVERS, Features, Problem, make_objective, with_means
 
 _NOISES = list(noises())
 _GROUPS = DropoutNoise(0.3, groups=np.arange(60) // 4)
@@ -55,7 +55,7 @@ def plain_objective(problem, X, y, n_classes=2):
     groups = problem.variance.groups
     order = np.arange(X.shape[1]) if groups is None else np.argsort(groups, kind="stable")
     columns = Columns(order, X.shape[1])
-    return make_objective(problem, data, data.outputs("ovr"), columns=columns), columns
+    return make_objective(problem, data, data.outputs("ovr"), Features(columns, None, problem.variance)), columns
 
 
 def feed(model, X, y, size, classes=None, weights=None):

@@ -165,6 +165,8 @@ class Block(Rows):
 class DenseChunk:
     """Some dense rows."""
 
+    group_scores: Any = None
+
     def __init__(self, X: Array, variance: Variance, groups: FeatureGroups | None) -> None:
         self.X, self.variance, self.groups = X, variance, groups
 
@@ -225,6 +227,8 @@ class DenseChunk:
 
 class SparseChunk:
     """Rows of a CSR matrix."""
+
+    group_scores: Any = None
 
     def __init__(self, X: Any, variance: Variance, groups: FeatureGroups | None) -> None:
         self.X, self.variance, self.groups = X, variance, groups

@@ -93,8 +93,9 @@ def take_columns(X: Any, index: Array) -> Any:
     if (np.diff(index) > 0).all():
         position = np.full(X.shape[1], -1, dtype=X.indices.dtype)
         position[index] = np.arange(len(index), dtype=X.indices.dtype)
-        if (position[X.indices] >= 0).all():  # the others are empty
-            return csr_of((X.data, position[X.indices], X.indptr), (X.shape[0], len(index)))
+        indices = position[X.indices]
+        if (indices >= 0).all():  # the others are empty
+            return csr_of((X.data, indices, X.indptr), (X.shape[0], len(index)))
     out = sparse.csr_array(X)[:, index]
     out.sort_indices()
     return out

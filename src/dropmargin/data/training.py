@@ -171,8 +171,7 @@ class TrainingData:
         """
         if self.is_dense or has_full_columns(self.n_stored, self.n_features):
             return None
-        (counts,) = self.rows.map_sum(_stored_counts)
-        return nonempty_features(counts)
+        return nonempty_features(self._stored_counts)
 
     def columns(self, variance: Variance) -> Columns:
         """Return the features of the blocks: those that are not empty, sorted by group."""
@@ -193,10 +192,12 @@ class TrainingData:
     @cached_property
     def _has_full_feature(self) -> bool:
         """Whether nearly all entries of a feature are stored; if not, its mean is not far from zero."""
-        if self.is_dense:
-            return True
-        (counts,) = self.rows.map_sum(_stored_counts)
-        return bool(np.any(counts >= _FULL * self.n_rows))
+        return self.is_dense or bool(np.any(self._stored_counts >= _FULL * self.n_rows))
+
+    @cached_property
+    def _stored_counts(self) -> Array:
+        """The number of stored entries of each feature."""
+        return self.rows.map_sum(_stored_counts)[0]
 
     def blocks(self, variance: Variance, columns: Columns, means: Array | None, n_threads: int = 1) -> Partitions:
         """Return the rows less ``means`` as blocks with the features of ``columns``.

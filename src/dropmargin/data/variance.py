@@ -113,7 +113,9 @@ class Variance:
         ndarray
             Of the shape of ``values``.
         """
-        out = values * (_at(self.quadratic, features) * values + _at(self.linear, features))
+        out = _at(self.quadratic, features) * values
+        out += _at(self.linear, features)
+        out *= values
         return out if self.entry is None else out + _at(self.slope, features) * self.entry(values)
 
     def shifted(self, means: Array) -> Variance:

@@ -106,7 +106,7 @@ class GroupScores:
     def __init__(self, groups: FeatureGroups, noise: DropoutNoise | None = None) -> None:
         self.groups = groups
         if noise is None:
-            self.curves: tuple[Any, ...] = (_identity, _Square(groups.slope))
+            self.curves: tuple[Any, ...] = (_Identity(), _Square(groups.slope))
         else:
             rates = np.zeros(groups.n_groups)
             rates[groups.numbers] = noise.rate
@@ -120,9 +120,9 @@ class GroupScores:
         score, zero = cells.sums(coef[:-1]), self._at_zero(cells, coef)
         out = []
         for number, curve in enumerate(self.curves):
-            part = cells.by_row(curve(score, cells.numbers)[0])
+            part = cells.by_row(curve.value(score, cells.numbers))
             if zero is not None:
-                of_zero = curve(zero, np.arange(self.groups.n_groups))[0]
+                of_zero = curve.value(zero, np.arange(self.groups.n_groups))
                 part = part + of_zero.sum(axis=0) - cells.by_row(cells.of_groups(of_zero))
             out.append(part + (self.groups.reference @ coef[:-1] + coef[-1] if number == 0 else 0.0))
         return tuple(out)
@@ -130,12 +130,13 @@ class GroupScores:
     def jvp(self, rows: Any, coef: Array, direction: Array) -> Parts:
         cells = rows.cells
         score, along = cells.sums(coef[:-1]), cells.sums(direction[:-1])
+        rows.group_scores = coef, direction, score, along  # for `vjp`, which follows in a Hessian product
         zero, along_zero = self._at_zero(cells, coef), self._at_zero(cells, direction)
         out = []
         for number, curve in enumerate(self.curves):
-            part = cells.by_row(curve(score, cells.numbers)[1] * along)
+            part = cells.by_row(curve.slopes(score, cells.numbers)[0] * along)
             if zero is not None:
-                of_zero = curve(zero, np.arange(self.groups.n_groups))[1] * along_zero
+                of_zero = curve.slopes(zero, np.arange(self.groups.n_groups))[0] * along_zero
                 part = part + of_zero.sum(axis=0) - cells.by_row(cells.of_groups(of_zero))
             out.append(part + (self.groups.reference @ direction[:-1] + direction[-1] if number == 0 else 0.0))
         return tuple(out)
@@ -149,19 +150,23 @@ class GroupScores:
         groups, out = self.groups, np.empty_like(coef)
         out[-1] = left[0].sum(axis=0)
         cells = rows.cells
-        score, zero = cells.sums(coef[:-1]), self._at_zero(cells, coef)
-        along = None if second is None else cells.sums(second[1][:-1])
+        known, rows.group_scores = rows.group_scores, None
+        if known is not None and second is not None and known[0] is coef and known[1] is second[1]:
+            score, along = known[2:]
+        else:
+            score, along = cells.sums(coef[:-1]), None if second is None else cells.sums(second[1][:-1])
+        zero = self._at_zero(cells, coef)
         along_zero = None if second is None else self._at_zero(cells, second[1])
         values, totals = 0.0, 0.0
         for number, (curve, u) in enumerate(zip(self.curves, left, strict=True)):
-            _, slope, curvature = curve(score, cells.numbers)
+            slope, curvature = curve.slopes(score, cells.numbers)
             own = cells.of_rows(u) * slope
             h = None if second is None else second[0][number]
             if h is not None:
                 own = own + cells.of_rows(h) * (curvature * along)
             values = values + own
             if zero is not None:  # the cells that rows lack
-                _, slope, curvature = curve(zero, np.arange(groups.n_groups))
+                slope, curvature = curve.slopes(zero, np.arange(groups.n_groups))
                 slope = np.broadcast_to(slope, zero.shape)
                 totals = totals + slope * u.sum(axis=0) - cells.by_group(cells.of_rows(u) * cells.of_groups(slope))
                 if h is not None:
@@ -179,8 +184,14 @@ class GroupScores:
         return -self.groups.at_reference(coef[:-1]) if cells.has_zeros else None
 
 
-def _identity(u: Array, groups: Array) -> tuple[Any, Any, Any]:
-    return u, 1.0, 0.0
+class _Identity:
+    """``k_g(u) = u``."""
+
+    def value(self, u: Array, groups: Array) -> Any:
+        return u
+
+    def slopes(self, u: Array, groups: Array) -> tuple[Any, Any]:
+        return 1.0, 0.0
 
 
 class _Square(NamedTuple):
@@ -188,9 +199,12 @@ class _Square(NamedTuple):
 
     slope: Array
 
-    def __call__(self, u: Array, groups: Array) -> tuple[Any, Any, Any]:
-        c = self.slope[groups][..., None]
-        return c * np.square(u), 2.0 * c * u, 2.0 * c
+    def value(self, u: Array, groups: Array) -> Any:
+        return self.slope[groups][..., None] * np.square(u)
+
+    def slopes(self, u: Array, groups: Array) -> tuple[Any, Any]:
+        c = 2.0 * self.slope[groups][..., None]
+        return c * u, c
 
 
 class _GroupLogMGF(NamedTuple):
@@ -198,7 +212,13 @@ class _GroupLogMGF(NamedTuple):
 
     rates: Array
 
-    def __call__(self, u: Array, groups: Array) -> tuple[Any, Any, Any]:
+    def value(self, u: Array, groups: Array) -> Any:
+        return self._expand(u, groups)[0]
+
+    def slopes(self, u: Array, groups: Array) -> tuple[Any, Any]:
+        return self._expand(u, groups)[1:]
+
+    def _expand(self, u: Array, groups: Array) -> tuple[Any, Any, Any]:
         rates = np.broadcast_to(self.rates[groups][..., None], u.shape)
         return DropoutNoise(rates, reference="zero").log_mgf(u, np.ones_like(u))
 

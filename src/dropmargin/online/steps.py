@@ -16,7 +16,7 @@ from dropmargin.data import Columns, Output, Rows, TrainingData, join_rows, stac
 from dropmargin.losses import MomentLoss
 from dropmargin.objective import IterativeModel, Objective, Point
 from dropmargin.online.summary import Summary
-from dropmargin.solvers import Options, Problem, make_objective
+from dropmargin.solvers import Features, Options, Problem, make_objective
 from dropmargin.solvers.newton import newton
 from dropmargin.typing import Array
 
@@ -93,7 +93,7 @@ class Steps:
         assert isinstance(loss, MomentLoss)
         if loss.kink:
             problem = replace(problem, loss=SmoothedByNoise(loss, _SMOOTHING * loss.kink))
-        objective = make_objective(problem, data, self.outputs, columns=self.columns)
+        objective = make_objective(problem, data, self.outputs, Features(self.columns, None, problem.variance))
         return replace(objective, penalty=summary, passes=self.passes, share=data.n_rows)
 
     def add_at_zero(self, rows: Rows, summary: Summary) -> Step:

@@ -3,11 +3,13 @@
 from dropmargin.solvers.result import Iteration, Monitor, Options, Result, combine, no_monitor
 from dropmargin.solvers.solve import (
     SOLVERS,
+    Features,
     Problem,
     Solver,
     choose_solver,
     is_joint,
     make_objective,
+    prepare,
     solve,
     solve_outputs,
     with_means,
@@ -15,6 +17,7 @@ from dropmargin.solvers.solve import (
 
 __all__ = [
     "SOLVERS",
+    "Features",
     "Iteration",
     "Monitor",
     "Options",
@@ -26,6 +29,7 @@ __all__ = [
     "is_joint",
     "make_objective",
     "no_monitor",
+    "prepare",
     "solve",
     "solve_outputs",
     "with_means",

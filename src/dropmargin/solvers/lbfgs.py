@@ -47,5 +47,5 @@ def lbfgs(objective: Objective, coef: Array, options: Options) -> Result:
         if converged
         else f"stopped after {found.nit} iterations (max_iter={max_iter}): {found.message}"
     )
-    n_iter = max(1, int(found.nit))
-    return Result(found.x.reshape(coef.shape), np.array([found.fun]), n_iter, bool(converged), message, history)
+    n_iter, coef = max(1, int(found.nit)), found.x.reshape(coef.shape)
+    return Result(coef, objective.value(coef), n_iter, bool(converged), message, history)

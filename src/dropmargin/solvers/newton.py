@@ -37,9 +37,8 @@ _ROUNDING = 1e-13
 _INNER_SHARE = 0.5
 # The curvature changes along a step: a safety factor of the gap that the model predicts for the new gradient.
 _SAFETY = 1.5
-# The model is not used for the new gradient if the actual decrease differs by more than this share; less is allowed for
-# a diagonal preconditioner.
-_MODEL_ERROR, _SMALL_MODEL_ERROR = 0.5, 0.1
+# The model is not used for the new gradient if the actual decrease differs by more than this share.
+_MODEL_ERROR = 0.1
 # Hessians are no longer estimated from a subsample if a predicted decrease is more than this share of the previous one.
 _SLOW = 0.5
 # The first errors of the smoothing, relative to the objective.
@@ -263,16 +262,15 @@ class _State:
             return np.where(known, 2.0 * predicted * factor / (1.0 - factor) + step.remaining, np.inf)
         error = np.where(length > 0.0, np.abs(predicted - decrease), predicted)
         gap = error + step.remaining
-        is_whole = (length == 1.0) & (not step.is_majoriser)
+        is_trusted = (length == 1.0) & (error <= _MODEL_ERROR * predicted) & (not step.is_majoriser)
         if step.model.is_well_preconditioned:
             # The model is known along all directions, and so its decrease for the new gradient.
             ahead = _SAFETY * step.model.decrease(self.slope(), step.lowest)
-            gap = np.where(is_whole & (error <= _MODEL_ERROR * predicted), np.minimum(gap, ahead), gap)
-        elif is_whole.any() or np.any((gap <= self.tolerance) & self.is_last):
+            gap = np.where(is_trusted, np.minimum(gap, ahead), gap)
+        elif is_trusted.any() or np.any((gap <= self.tolerance) & self.is_last):
             # What conjugate gradients left is known up to a factor of ten, and a short iteration misses the lowest
             # eigenvalues, so that of all steps counts. Near the minimum the new gradient says more.
             ahead = step.model.decrease(self.slope(), self.lowest)
-            is_trusted = is_whole & (error <= _SMALL_MODEL_ERROR * predicted)
             gap = np.where(is_trusted, np.maximum(error, _SAFETY * ahead), np.maximum(gap, ahead))
         if self.l1:
             gap = np.maximum(gap, proved_gap(self.point) / _PROVED)

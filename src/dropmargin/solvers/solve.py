@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -160,7 +160,7 @@ def solve(problem: Problem, data: TrainingData, start: Array | None = None, n_th
         own = replace(problem, monitor=monitor)
         # What all outputs share is computed before the threads start.
         for rows in {id(rows): rows for rows in (_rows_of(data, output) for output in outputs)}.values():
-            _prepare(own, rows)
+            prepare(own, rows)
 
         def job(k: int) -> Result:
             own_start = None if start is None else start[:, k : k + 1]
@@ -203,11 +203,13 @@ def solve_outputs(
     problem: Problem, data: TrainingData, outputs: Sequence[Output], start: Array | None = None, n_threads: int = 1
 ) -> Result:
     """Return the solution for outputs that share their rows; ``start`` is of shape ``(n_features + 1, n_outputs)``."""
-    columns, means, variance = _prepare(problem, data)
+    features = prepare(problem, data)
+    columns, means, variance = features
     # 1. The start: given, or a rough fit to a subsample where that saves passes, or zero with a good intercept.
     sample, first_passes, near = None, 0.0, None
-    if isinstance(problem.loss, MomentLoss) and problem.loss.kink and variance.is_zero and not problem.penalty.l1:
-        near, start = start, None  # a solution is far from the minima of the first smoothed problems
+    has_kink = isinstance(problem.loss, MomentLoss) and problem.loss.kink > 0.0
+    if has_kink and start is not None and ((variance.is_zero and not problem.penalty.l1) or not start[:-1].any()):
+        near, start = start, None  # far from the minima of the first smoothed problems
     if start is None and _suits_subsample(problem, data):
         sample = data.subsample(outputs)
         if sample is not None:
@@ -219,10 +221,10 @@ def solve_outputs(
         for given in (coef,) if near is None else (coef, near):
             given[-1] += means[columns.features] @ given[:-1]
     # 2. The objective, with Hessians from the subsample where there are many rows for each feature.
-    objective = make_objective(problem, data, outputs, n_threads)
+    objective = make_objective(problem, data, outputs, features, n_threads)
     if sample is not None and is_warm and data.n_rows >= _ROWS_FOR_SAMPLED_HESSIAN * data.n_features:
         share = sample.weight / data.weight
-        own = make_objective(replace(problem, C=problem.C / share), sample, outputs, n_threads)
+        own = make_objective(replace(problem, C=problem.C / share), sample, outputs, features, n_threads)
         own.passes, own.share, own.cache = objective.passes, sample.n_rows / data.n_rows, objective.cache
         objective = replace(objective, sample=own)
     # 3. The solver.
@@ -231,7 +233,7 @@ def solve_outputs(
     result = _run(problem, objective, coef, options)
     # 4. Coefficients of all features.
     if objective.has_kink and not problem.loss.suits_regression:
-        result = _constant_if_better(problem, data, outputs, objective, result)
+        result = _constant_if_better(problem, data, outputs, result)
     coef = result.coef
     if means is not None:
         coef[-1] -= means[columns.features] @ coef[:-1]
@@ -242,11 +244,19 @@ def solve_outputs(
     return replace(result, coef=columns.restore(coef), n_passes=objective.n_passes + first_passes)
 
 
-def _prepare(problem: Problem, data: TrainingData) -> tuple[Columns, Array | None, Variance]:
-    """Return the features of the blocks, what is subtracted from all features, and the variance of all less that."""
+class Features(NamedTuple):
+    """The features of the blocks, what is subtracted from all features, and the variance of all less that."""
+
+    columns: Columns
+    means: Array | None
+    variance: Variance
+
+
+def prepare(problem: Problem, data: TrainingData) -> Features:
+    """Return the features that are not empty, centred where that is exact and of use."""
     variance = problem.variance
     means = _means_to_subtract(problem, data, variance)
-    return data.columns(variance), means, variance if means is None else variance.shifted(means)
+    return Features(data.columns(variance), means, variance if means is None else variance.shifted(means))
 
 
 def _means_to_subtract(problem: Problem, data: TrainingData, variance: Variance) -> Array | None:
@@ -272,16 +282,10 @@ def _means_to_subtract(problem: Problem, data: TrainingData, variance: Variance)
 
 
 def make_objective(
-    problem: Problem,
-    data: TrainingData,
-    outputs: Sequence[Output],
-    n_threads: int = 1,
-    columns: Columns | None = None,
+    problem: Problem, data: TrainingData, outputs: Sequence[Output], features: Features, n_threads: int = 1
 ) -> Objective:
-    """Return the objective of some outputs; ``columns`` are its features, not centred, in place of those of a fit."""
-    means, variance = None, problem.variance
-    if columns is None:
-        columns, means, variance = _prepare(problem, data)
+    """Return the objective of some outputs."""
+    columns, means, variance = features
     variance = variance.take(columns.features)
     blocks = data.blocks(variance, columns, means, n_threads).transformed(without_memo)
     is_softmax = problem.multi_class == "multinomial" and data.n_classes > 2
@@ -395,13 +399,11 @@ def _first_coef(problem: Problem, data: TrainingData, outputs: Sequence[Output],
     return coef
 
 
-def _constant_if_better(
-    problem: Problem, data: TrainingData, outputs: Sequence[Output], objective: Objective, result: Result
-) -> Result:
+def _constant_if_better(problem: Problem, data: TrainingData, outputs: Sequence[Output], result: Result) -> Result:
     """Return the result, or only an intercept for outputs where that is no worse.
 
     Under strong noise, or for a rare class, all coefficients zero and an intercept at the kink may be the optimum, that
-    the smoothed problems approach without reaching it. The objective is that without smoothing.
+    the smoothed problems approach without reaching it.
     """
     loss: Any = problem.loss
     weights = problem.C * target_weights(outputs, data.class_weights)
@@ -409,14 +411,10 @@ def _constant_if_better(
     ones, none = np.ones_like(intercept), np.zeros_like(intercept)
     losses = np.stack([loss.value(ones, intercept, none), loss.value(-ones, intercept, none)])
     constant = (weights * losses).sum(axis=0)
-    value = objective.at(result.coef).value
-    better = constant <= value + _ROUNDING * np.abs(value)
+    better = constant <= result.objective * (1.0 + _ROUNDING)
     coef = np.where(better, 0.0, result.coef)
     coef[-1] = np.where(better, intercept, result.coef[-1])
-    values = np.where(better, constant, value)
-    # With its smoothing the last step is a little below the objective itself.
-    history = [entry._replace(objective=max(entry.objective, float(values.sum()))) for entry in result.history]
-    return replace(result, coef=coef, objective=values, history=history)
+    return replace(result, coef=coef, objective=np.where(better, constant, result.objective))
 
 
 def _exceeds_precision(problem: Problem, data: TrainingData, variance: Variance) -> bool:

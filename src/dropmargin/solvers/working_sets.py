@@ -69,7 +69,9 @@ def working_sets(objective: Objective, coef: Array, options: Options) -> Result:
         scale = np.maximum(np.abs(whole.value), np.finfo(float).tiny)
         is_proved = np.all(proved_gap(whole) <= _PROVED * options.tol * scale)
         if is_proved or not found.converged or (before is not None and np.array_equal(features, before)):
-            return replace(found, coef=coef, objective=whole.value, n_iter=len(history), history=history, point=None)
+            return replace(
+                found, coef=coef, objective=whole.plain_value, n_iter=len(history), history=history, point=None
+            )
         before = features
     return replace(_joined(found, []), coef=coef, history=history, converged=False, message="too many working sets")
 
