@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from joblib import effective_n_jobs
 
-from dropmargin.estimators import validation
+from dropmargin.estimators import held_out, validation
 from dropmargin.estimators.fitting import fit_rows, problem_of
 from dropmargin.estimators.parameters import NoiseParameters, boolean, parameter
 from dropmargin.estimators.prediction import Prediction
@@ -43,7 +43,9 @@ class MarginalisedModel(Prediction, NoiseParameters):
         """
         with validation.unchanged_on_failure(self):
             problem = problem_of(self)
-            fit_rows(self, problem, check_rows(self, X, y, sample_weight), effective_n_jobs(self.n_jobs))
+            rows, n_threads = check_rows(self, X, y, sample_weight), effective_n_jobs(self.n_jobs)
+            fit_rows(self, problem, rows, n_threads)
+            held_out.learn(self, rows, n_threads=n_threads)
         return self
 
     def _scale_of_C(self, y: Array, sample_weight: Array) -> float:  # noqa: N802

@@ -51,6 +51,10 @@ def _check_stream(estimator: OnlineMixin) -> bool:
             f"{name} has no partial_fit with multi_class='multinomial': the earlier rows are kept for each output "
             "alone, and a softmax couples the outputs. Set multi_class='ovr' or 'ovo', or use fit."
         )
+    try:
+        validation.refuse_held_out(estimator, "a stream")
+    except ValueError as error:
+        raise AttributeError(f"{name} has no partial_fit: {error}") from None
     return True
 
 

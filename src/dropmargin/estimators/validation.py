@@ -183,3 +183,14 @@ def holds_squares(largest: float) -> bool:
 def feature_label(index: int, names: Any) -> str:
     """Return how an error text names a feature: by its name if it has one, else by its index."""
     return f"feature {index}" if names is None else f"feature {names[index]!r}"
+
+
+def refuse_held_out(model: Any, where: str) -> None:
+    """Raise a `ValueError` if a model whose rows are not in memory is to learn from held-out rows."""
+    for name, off in (("probability", None), ("conformal", False)):
+        value = getattr(model, name, off)
+        if value != off:
+            raise ValueError(
+                f"{name}={value!r} holds out rows, and needs all of them in memory, got {where}: set {name}={off}, or "
+                "fit to an array."
+            )
