@@ -107,7 +107,7 @@ class DropoutSVCCV(ApproximationParameter, MarginalisedClassifierCV):
         Their indices in ``noises_`` and ``Cs_``.
     best_estimator_ : DropoutSVC
         The plain classifier with the chosen noise and ``C``, fitted to all rows.
-    coef_, intercept_, classes_, n_features_in_, feature_names_in_
+    coef_, intercept_, classes_, n_features_in_, feature_names_in_, feature_means_
         The attributes of ``best_estimator_``.
     noises_ : tuple of Noise or None
         The noises of the grid.
@@ -208,7 +208,7 @@ class DropoutLogisticRegressionCV(ApproximationParameter, MarginalisedClassifier
         Their indices in ``noises_`` and ``Cs_``.
     best_estimator_ : DropoutLogisticRegression
         The plain classifier with the chosen noise and ``C``, fitted to all rows.
-    coef_, intercept_, classes_, n_features_in_, feature_names_in_
+    coef_, intercept_, classes_, n_features_in_, feature_names_in_, feature_means_
         The attributes of ``best_estimator_``.
     noises_ : tuple of Noise or None
         The noises of the grid.
@@ -307,7 +307,7 @@ class NoisyLinearClassifierCV(LossParameter, ApproximationParameter, Marginalise
         Their indices in ``noises_`` and ``Cs_``.
     best_estimator_ : NoisyLinearClassifier
         The plain classifier with the chosen noise and ``C``, fitted to all rows.
-    coef_, intercept_, classes_, n_features_in_, feature_names_in_
+    coef_, intercept_, classes_, n_features_in_, feature_names_in_, feature_means_
         The attributes of ``best_estimator_``.
     noises_ : tuple of Noise or None
         The noises of the grid.

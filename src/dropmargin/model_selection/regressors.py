@@ -97,7 +97,7 @@ class DropoutRidgeCV(MarginalisedRegressorCV):
         Their indices in ``noises_`` and ``Cs_``.
     best_estimator_ : DropoutRidge
         The plain regressor with the chosen noise and ``C``, fitted to all rows.
-    coef_, intercept_, n_features_in_, feature_names_in_
+    coef_, intercept_, n_features_in_, feature_names_in_, feature_means_
         The attributes of ``best_estimator_``.
     noises_ : tuple of Noise or None
         The noises of the grid.
@@ -194,7 +194,7 @@ class DropoutSVRCV(EpsilonParameter, MarginalisedRegressorCV):
         Their indices in ``noises_`` and ``Cs_``.
     best_estimator_ : DropoutSVR
         The plain regressor with the chosen noise and ``C``, fitted to all rows.
-    coef_, intercept_, n_features_in_, feature_names_in_
+    coef_, intercept_, n_features_in_, feature_names_in_, feature_means_
         The attributes of ``best_estimator_``.
     noises_ : tuple of Noise or None
         The noises of the grid.
