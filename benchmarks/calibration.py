@@ -29,7 +29,8 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 from benchmarks.missing_cells import load, with_copies
-from benchmarks.report import RESULTS, machine
+from benchmarks.results import FOLDER as RESULTS
+from benchmarks.results import describe as machine
 from dropmargin import DropoutLogisticRegressionCV, DropoutSVCCV
 
 TABLES = ("cancer", "digits", "segment", "phoneme", "magic", "spambase")

@@ -93,6 +93,7 @@ def text(n_rows: int, n_features: int, per_row: int, n_test: int = 5_000) -> tup
 CASES = {
     case.name: case
     for case in (
+        Case("small", lambda: text(2_000, 20_000, 130), noise=0.5, C=0.01, repeats=15),
         Case("books", lambda: reviews("books"), noise=0.5, C=0.1, repeats=15),
         Case("kitchen", lambda: reviews("kitchen"), noise=0.5, C=0.1, repeats=15),
         Case("news20", news20, noise=0.5, C=1.0),

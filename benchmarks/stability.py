@@ -26,7 +26,7 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wi
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 
-from benchmarks import report
+from benchmarks import results
 from benchmarks.cases import FOLDER
 from dropmargin import DropoutLogisticRegression, DropoutNoise, DropoutSVC, GaussianNoise, LaplaceNoise, PoissonNoise
 from reproduction.datasets import DatasetError, load_amazon
@@ -124,51 +124,17 @@ def run_others(name: str, n_draws: int) -> list[dict[str, Any]]:
     return rows
 
 
-def markdown(rows: list[dict[str, Any]], info: dict[str, Any], command: str) -> str:
-    """Return a table of data sets and noises; each line is over all scalings and models."""
-    versions = ", ".join(f"{name} {number}" for name, number in info["versions"].items())
-    lines = [
-        "# stability",
-        "",
-        f"`{command}`, {info['cores']} cores of {info['cpu']}, Python {info['python']}, {versions}.",
-        "",
-        f'Absolute error of `method="{BEFORE}"` and `method="{AFTER}"` against draws; bounds of "guaranteed" broken.',
-        "",
-        f"| data | noise | rows | {BEFORE}: mean | max | {AFTER}: mean | max | broken | ms a row, {BEFORE} | {AFTER} |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    for name, noise in dict.fromkeys((row["data"], row["noise"]) for row in rows):
-        own = [row for row in rows if (row["data"], row["noise"]) == (name, noise)]
-        cells = [name, noise, f"{sum(row['rows'] for row in own):,}"]
-        for method in (BEFORE, AFTER):
-            mean = np.average([row[method]["mean"] for row in own], weights=[row["rows"] for row in own])
-            cells += [f"{mean:.3f}", f"{max(row[method]['max'] for row in own):.3f}"]
-        cells.append(str(sum(row["broken"] for row in own)))
-        cells += [f"{np.mean([row[method]['milliseconds'] for row in own]):.3f}" for method in (BEFORE, AFTER)]
-        lines.append("| " + " | ".join(cells) + " |")
-    worst = max(row[AFTER]["mean"] for row in rows)
-    lines += ["", f'Largest mean error of "{AFTER}" for one data set, scaling, model and noise: {worst:.3f}.']
-    return "\n".join(lines) + "\n"
-
-
 def main() -> None:
-    """Run, print and save."""
+    """Measure the data sets of the command line, and store their rows."""
     names = (*LOADERS, "text")
     parser = argparse.ArgumentParser(prog="python -m benchmarks.stability", description=__doc__)
     parser.add_argument("data", nargs="*", default=names, help=", ".join(names))
     parser.add_argument("--draws", type=int, default=4000)
     options = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
-    rows = [row for name in options.data for row in run(name, options.draws)]
-    rows += [row for name in options.data for row in run_others(name, options.draws)]
-    info, command = report.machine(), " ".join(["python -m benchmarks.stability", *sys.argv[1:]])
-    text = markdown(rows, info, command)
-    report.RESULTS.mkdir(exist_ok=True)
-    (report.RESULTS / "stability.json").write_text(
-        json.dumps({"command": command, "machine": info, "rows": rows}, indent=1) + "\n"
-    )
-    (report.RESULTS / "stability.md").write_text(text)
-    print(text)
+    for name in options.data:
+        rows = run(name, options.draws) + run_others(name, options.draws)
+        results.write("stability", rows, key=("data",))
 
 
 if __name__ == "__main__":

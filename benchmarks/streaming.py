@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from benchmarks import report
+from benchmarks import results
 from dropmargin import DropoutSVC
 from dropmargin.streaming import fit
 from dropmargin.streaming.cache import FOLDER
@@ -104,8 +104,8 @@ def job(kind: str, folder: Path, n_jobs: int) -> dict[str, Any]:
     }
 
 
-def run(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """Alternate fits from files and in memory."""
+def run(folder: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Alternate fits from files and in memory, and return a row for each."""
     size = write_files(folder, 1e9 * options.gigabytes)
     shutil.rmtree(folder / FOLDER, ignore_errors=True)  # of an earlier run
     found: dict[str, list[dict[str, Any]]] = {"files, no cache yet": [], "files": [], "memory": []}
@@ -116,36 +116,8 @@ def run(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
         done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
         found[kind].append(json.loads(done.stdout.splitlines()[-1]))
         print(kind, found[kind][-1], file=sys.stderr, flush=True)
-    asked = f"n_jobs {options.n_jobs}"
-    best = {kind: min(runs, key=lambda run: run["seconds"]) for kind, runs in found.items()}
-    return {
-        "case": "streaming",
-        "data": f"{size / 1e9:.1f} GB of rows, {_FEATURES:,} features, {asked}",
-        "data_bytes": size,
-        "ratio": best["files"]["seconds"] / best["memory"]["seconds"],
-        "best": best,
-        "runs": found,
-    }
-
-
-def markdown(result: dict[str, Any]) -> str:
-    """Return the result for people."""
-    info = result["machine"]
-    lines = [
-        "# streaming",
-        "",
-        f"{result['data']}. `{result['command']}`, {info['cores']} cores of {info['cpu']}, Python {info['python']}.",
-        "",
-        "| DropoutSVC | best s (runs) | ratio | most memory | passes | objective |",
-        "|---|---|---|---|---|---|",
-    ]
-    for kind, best in result["best"].items():
-        ratio = best["seconds"] / result["best"]["memory"]["seconds"]
-        lines.append(
-            f"| {kind} | {best['seconds']:.1f} ({len(result['runs'][kind])}) | {ratio:.2f} "
-            f"| {best['peak_bytes'] / 1e9:.2f} GB | {best['passes']:.1f} | {best['objective']:.8g} |"
-        )
-    return "\n".join(lines) + "\n"
+    facts = {"bytes": size, "n_features": _FEATURES, "n_jobs": options.n_jobs}
+    return [facts | {"kind": kind, **own} for kind, runs in found.items() for own in runs]
 
 
 def main() -> None:
@@ -162,14 +134,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=os.getcwd()) as scratch:
         folder = options.folder or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
-        result = run(folder, options)
-    result["machine"] = report.machine()
-    shown = [arg for arg in sys.argv[1:] if arg != str(options.folder) and arg != "--folder"]
-    result["command"] = " ".join(["python -m benchmarks.streaming", *shown])
-    report.RESULTS.mkdir(exist_ok=True)
-    (report.RESULTS / "streaming.json").write_text(json.dumps(result, indent=1) + "\n")
-    (report.RESULTS / "streaming.md").write_text(markdown(result))
-    print(markdown(result))
+        results.write("streaming", run(folder, options))
 
 
 if __name__ == "__main__":

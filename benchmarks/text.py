@@ -13,7 +13,6 @@ import sys
 import time
 import zipfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, train_test_split
 from sklearn.svm import LinearSVC
 
+from benchmarks import results
 from benchmarks.cases import FOLDER
 from dropmargin import DropoutLogisticRegressionCV, DropoutSVCCV
 
@@ -31,7 +31,6 @@ WEIGHTINGS = ("presence", "counts", "tfidf")
 NOISES = [0.1, 0.3, 0.5, 0.7, 0.9]
 # Of 20 newsgroups: comp.sys.ibm.pc.hardware and comp.sys.mac.hardware, the groups comp.*, and all.
 _GROUPS = {"hardware": range(3, 5), "computers": range(1, 6), "news20": range(20)}
-RESULTS = Path(__file__).parent / "results"
 
 
 def load(corpus: str) -> tuple[Any, Any, Any, Any]:
@@ -110,27 +109,15 @@ def measure(corpus: str) -> Iterator[dict[str, Any]]:
             }
 
 
-def table(results: list[dict[str, Any]]) -> str:
-    """Return the errors as a Markdown table: cross-validation, then test."""
-    found = {(one["corpus"], one["method"], one["weighting"]): one for one in results}
-    lines = ["| corpus | method | " + " | ".join(WEIGHTINGS) + " |", "|---|---|" + "---|" * len(WEIGHTINGS)]
-    for corpus, method in dict.fromkeys((one["corpus"], one["method"]) for one in results):
-        cells = [found.get((corpus, method, weighting)) for weighting in WEIGHTINGS]
-        texts = [f"{one['cv_error']:.4f} {one['test_error']:.4f}".replace("0.", ".") if one else "" for one in cells]
-        lines.append(f"| {corpus} | {method} | " + " | ".join(texts) + " |")
-    return "\n".join(lines)
-
-
 def main(corpora: list[str]) -> None:
-    """Measure corpora, store the results, and print those of all corpora that are stored."""
-    for corpus in corpora:
-        found = []
-        for result in measure(corpus):
-            print(json.dumps(result), flush=True)
-            found.append(result)
-            (RESULTS / f"text-{corpus}.json").write_text("[\n" + ",\n".join(map(json.dumps, found)) + "\n]\n")
-    paths = [path for corpus in CORPORA if (path := RESULTS / f"text-{corpus}.json").exists()]
-    print(table([result for path in paths for result in json.loads(path.read_text())]))
+    """Measure corpora, and store the results of each weighting and method at once."""
+    for corpus in corpora or CORPORA:
+        try:
+            for result in measure(corpus):
+                print(json.dumps(result), flush=True)
+                results.write("text", [result], key=("corpus", "weighting", "method"))
+        except (FileNotFoundError, KeyError) as error:
+            print(f"{corpus}: skipped, {error} (set DROPMARGIN_DATA, and for sentences MOVIE_REVIEWS)", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Two versions of the package side by side: ``python -m benchmarks.versions FOLDER books mnist``.
+"""Two versions of the package side by side: ``python -m benchmarks.versions --folder FOLDER books mnist``.
 
-``FOLDER`` has the other version (a checkout's ``src``, or a folder of ``pip install --target``), built. Each version
+The folder has the other version (a checkout's ``src``, or a folder of ``pip install --target``), built. Each version
 runs in a process of its own, which loads the data once; fits alternate between the two, and the best processor time of
 each counts. A ratio below 1 means that this version is faster.
 """
@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import results
 from benchmarks.cases import CASES, Case
 
 _HERE = str(Path(__file__).parents[1] / "src")
@@ -66,9 +67,10 @@ def work(folder: str, name: str) -> None:
         print(json.dumps([seconds, float(model.n_passes_), float(model.objective_)]), flush=True)
 
 
-def compare(name: str, other: str, repeats: int, only: list[str]) -> None:
-    """Print a line for each model of a case."""
-    command = [sys.executable, "-m", "benchmarks.versions", "--worker", name]
+def compare(name: str, other: str, repeats: int, only: list[str]) -> list[dict[str, Any]]:
+    """Print and return a row for each model of a case."""
+    rows = []
+    command = [sys.executable, "-m", "benchmarks.versions", "--worker", name, "--folder"]
     processes = [
         subprocess.Popen([*command, folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         for folder in (_HERE, other)
@@ -89,15 +91,18 @@ def compare(name: str, other: str, repeats: int, only: list[str]) -> None:
             f"{other_passes:6.1f}  objective {value:.6g} {other_value:.6g}",
             flush=True,
         )
+        row = {"case": name, "model": model, "seconds": mine, "passes": passes, "objective": value}
+        rows.append(row | {"other_seconds": theirs, "other_passes": other_passes, "other_objective": other_value})
     for process in processes:
         process.communicate()
+    return rows
 
 
 def main() -> None:
     """Run the comparison."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.versions", description=__doc__)
     parser.add_argument("--worker", metavar="CASE", help=argparse.SUPPRESS)
-    parser.add_argument("folder", help="the other version")
+    parser.add_argument("--folder", required=True, help="the other version")
     parser.add_argument("cases", nargs="*", default=["books", "kitchen"], help="cases of the benchmarks")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--only", nargs="*", default=[], help="names of models")
@@ -107,7 +112,8 @@ def main() -> None:
         return
     print("case     model             this version  other version")
     for name in options.cases:
-        compare(name, options.folder, options.repeats, options.only)
+        rows = compare(name, options.folder, options.repeats, options.only)
+        results.write("versions", rows, key=("case", "model"))
 
 
 if __name__ == "__main__":

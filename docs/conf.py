@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
+from pathlib import Path
 from urllib.request import urlopen
 
 from sphinx_gallery.sorting import ExplicitOrder
 
 import dropmargin
+
+sys.path.insert(0, str(Path(__file__).parent))  # gallery_images
 
 project = "dropmargin"
 author = "the dropmargin developers"
@@ -49,6 +53,7 @@ _PROJECTS = {
 }
 intersphinx_mapping = {name: (address, None) for name, address in _PROJECTS.items() if is_reachable(address)}
 
+default_role = "py:obj"  # `names` in docstrings are links
 autosummary_generate = True
 autodoc_default_options = {"members": True, "inherited-members": True}
 # Types are in the docstrings.
@@ -59,10 +64,13 @@ numpydoc_show_class_members = False
 html_theme = "pydata_sphinx_theme"
 html_title = f"dropmargin {version}"
 html_static_path = ["_static"]
-html_css_files = ["narrow.css"]
+html_css_files = ["site.css"]
+html_search_scorer = str(Path(__file__).parent / "_static" / "scorer.js")
 html_show_sourcelink = False
+html_sidebars = {"benchmarks": [], "changelog": [], "contributing": []}  # pages without subpages
 html_theme_options = {
     "logo": {"text": "dropmargin", "image_light": "_static/logo.svg", "image_dark": "_static/logo.svg"},
+    "header_links_before_dropdown": 6,
     "show_prev_next": False,
     "navigation_with_keys": False,
     "secondary_sidebar_items": ["page-toc"],
@@ -77,6 +85,8 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
     "filename_pattern": r"/plot_",
+    "image_scrapers": ("gallery_images.scrape",),
+    "reset_modules": ("gallery_images.set_style",),
     "ignore_pattern": r"(^|/)(?!plot_)[^/]+\.py$",
     "within_subsection_order": ExplicitOrder([*_FIRST, "*"]),
     "show_memory": False,

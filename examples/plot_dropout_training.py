@@ -27,7 +27,7 @@ fig, ax = plt.subplots(layout="constrained")
 for model, name in [(plain, "without noise"), (dropout, "dropout training")]:
     scores = model.decision_function(copies)
     ax.hist(scores, bins=80, density=True, alpha=0.6, label=f"{name}: label changes in {(scores < 0).mean():.1%}")
-ax.axvline(0.0, color="black", linewidth=1)
+ax.axvline(0.0, color="grey", linewidth=1)
 ax.set(xlabel="score of a copy with lost features", ylabel="density")
 ax.legend()
 plt.show()

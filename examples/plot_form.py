@@ -44,7 +44,7 @@ for i, model in enumerate(models.values()):
         rows.loc[:, [name for name in rows if any(columns[page] in name for page in lost)]] = np.nan
         errors[i, j] = 1.0 - model.score(rows, y_test)
 
-fig, ax = plt.subplots(figsize=(8, 4), layout="constrained")
+fig, ax = plt.subplots(figsize=(6, 3.6), layout="constrained")
 for i, name in enumerate(models):
     ax.bar(np.arange(len(cases)) + 0.27 * (i - 1), errors[i], 0.25, label=name)
 ax.set(xticks=range(len(cases)), xticklabels=list(cases), ylabel="test error")

@@ -13,12 +13,12 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 
 # %%
-# One measurement per line; the first line describes the run.
+# A measurement per line; a line without a key describes the run.
 folder = next(path for path in [Path.cwd(), *Path.cwd().parents] if (path / "results" / "amazon.jsonl").exists())
 with open(folder / "results" / "amazon.jsonl", encoding="utf-8") as file:
-    measured = [json.loads(line) for line in file][1:]
+    measured = [row for row in map(json.loads, file) if "key" in row]
 
-fig, axes = plt.subplots(1, 2, figsize=(9, 4), sharey=False, layout="constrained")
+fig, axes = plt.subplots(1, 2, figsize=(7, 3.4), sharey=False, layout="constrained")
 for ax, domain in zip(axes, ["books", "kitchen"], strict=True):
     for model in ["Dropout-SVM", "Dropout-Logistic", "MCF-Quadratic", "MCF-Logistic"]:
         points = [

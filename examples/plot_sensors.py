@@ -14,6 +14,7 @@ those of the model that is trained on copies with as many dead sensors on such c
 """
 
 import sys
+import warnings
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -25,6 +26,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
 from dropmargin import DropoutNoise, DropoutSVCCV, deletion_curve
+from dropmargin.errors import ParameterWarning
 
 N_SENSORS, N_FEATURES, N_CLASSES = 16, 8, 6
 GROUPS = np.repeat(np.arange(N_SENSORS), N_FEATURES)
@@ -48,12 +50,13 @@ X_test, y_test = make_events(2000, seed=2)
 # %%
 # Linear models of scikit-learn: after imputation of means, trained on the rows and ten copies of them with a quarter of
 # the sensors dead, and, with ``--all``, after imputation by regressions on the other features.
+warnings.simplefilter("ignore", ParameterWarning)  # the grids are small, so that the example takes seconds
 Cs = [0.01, 0.1, 1.0]
 copies = np.tile(X, (11, 1))
 copies[(np.random.default_rng(0).uniform(size=(len(copies), N_SENSORS)) < 0.25)[:, GROUPS]] = np.nan
 copies[: len(X)] = X
 folds = list(GroupKFold(3).split(copies, groups=np.tile(np.arange(len(X)), 11)))  # the copies of a row stay together
-svm = GridSearchCV(LinearSVC(loss="hinge", max_iter=20_000), {"C": Cs}, cv=3)
+svm = GridSearchCV(LinearSVC(dual=False), {"C": Cs}, cv=3)
 logistic = GridSearchCV(LogisticRegression(max_iter=5_000), {"C": Cs}, cv=3)
 of_copies = GridSearchCV(LogisticRegression(max_iter=5_000), {"C": Cs}, cv=folds)
 iterative = IterativeImputer(max_iter=5, tol=0.0, random_state=0)

@@ -21,7 +21,7 @@ stability = model.predict_stability(X_test, noise=0.5)
 # %%
 # The most and the least stable images, if half of their pixels are lost.
 order = np.argsort(-stability)
-fig, axes = plt.subplots(2, 6, figsize=(9, 3.5), layout="constrained")
+fig, axes = plt.subplots(2, 6, figsize=(7, 3), layout="constrained")
 for ax, i in zip(axes.ravel(), [*order[:6], *order[-6:]], strict=True):
     ax.imshow(X_test[i].reshape(8, 8), cmap="gray_r")
     ax.set_title(f"{model.predict(X_test[[i]])[0]}: {stability[i]:.2f}")

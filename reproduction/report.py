@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dropmargin import __version__
 from dropmargin.io.atomic import write_atomically
 from dropmargin.plotting.style import LEGEND, LINE, line_style, plain_text, tidy
 from dropmargin.report import Plot, Section, Table, draw_svg
 from reproduction.harness import Experiment
-from reproduction.results_log import ResultsLog, ResultsLogError, command_of, version_of
+from reproduction.results_log import ResultsLog, ResultsLogError, code_version, command_of, version_of
 from reproduction.summary import Chart, Claim, Comparison, Series, Summary, three_digits
 
 TITLE = "Dropout Training for Support Vector Machines: the experiments, reproduced"
@@ -103,9 +102,9 @@ def reproduction_notes(chapters: Sequence[Chapter], missing: Mapping[str, str] |
     for chapter in chapters:
         by_version.setdefault(version_of(chapter.header), []).append(chapter.name)
     for version, names in by_version.items():
-        if version != __version__:
+        if version != code_version():
             texts.append(
-                f"Measured with dropmargin {version}, not with the present version {__version__}: {', '.join(names)}."
+                f"Measured with dropmargin {version}, not with the present {code_version()}: {', '.join(names)}."
             )
     return texts + [f"Not on this page: {name}. {reason}" for name, reason in (missing or {}).items()]
 

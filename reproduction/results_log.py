@@ -2,13 +2,15 @@
 
 A log is a text file with one JSON object per line. The first line is a header: the experiment, whether it is the
 quick version, the seed, and the versions of the libraries. Each other line is a measurement: its ``key`` (data, model,
-parameters) and its ``result``. A run with another version of this package measures all anew: it appends a header of its
-own, and the lines below a header were measured by its version. An interruption loses the current measurement only. If
-it leaves an incomplete line at the end of the file, the line is removed when the log is opened again.
+parameters) and its ``result``. A run with another version of this package, or with other code under the same version,
+measures all anew: it appends a header of its own, and the lines below a header were measured by its code. An
+interruption loses the current measurement only. If it leaves an incomplete line at the end of the file, the line is
+removed when the log is opened again.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
@@ -19,6 +21,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import dropmargin
 from dropmargin import __version__
 from dropmargin.io.atomic import write_atomically
 from dropmargin.progress import Progress
@@ -27,6 +30,10 @@ _FORMAT = 1
 _LIBRARIES = ("numpy", "scipy", "scikit-learn")
 # Measurements that differ in one of these must not be in the same log.
 _IDENTITY = ("format", "experiment", "quick", "seed")
+# The part of the package on which measurements depend.
+_MEASURING = (
+    "data", "noise", "losses", "penalties.py", "objective", "solvers", "estimators", "model_selection", "evaluation",
+)  # fmt: skip
 
 
 class ResultsLogError(ValueError):
@@ -145,10 +152,19 @@ def make_header(experiment: str, *, quick: bool, seed: int, threads: int) -> dic
         "threads": threads,
         "versions": {
             "python": platform.python_version(),
-            "dropmargin": __version__,
+            "dropmargin": code_version(),
             **{name: version(name) for name in _LIBRARIES},
         },
     }
+
+
+def code_version(root: Path = Path(dropmargin.__file__).parent) -> str:
+    """Return the version of this package with a hash of the code that measurements depend on, `0.2.0+1a2b3c4d5e6f`."""
+    digest = hashlib.sha256()
+    for path in sorted(path for part in _MEASURING for path in [root / part, *(root / part).rglob("*")]):
+        if path.is_file() and path.suffix in (".py", ".c", ".h"):
+            digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    return f"{__version__}+{digest.hexdigest()[:12]}"
 
 
 def log_path(folder: str | os.PathLike[str], experiment: str, quick: bool) -> Path:

@@ -29,6 +29,7 @@ _ORDER = [
     "versions",
     "streaming",
     "dask",
+    "torch",
     "report",
     "cli",
     "__main__",

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from dropmargin import compiled
+
 pytest.importorskip("hatchling")
 
 ROOT = Path(__file__).parent.parent
@@ -79,6 +81,17 @@ def test_flags_of_the_environment_come_last(project, tmp_path):
     build(project, "wheel", tmp_path / "out", CC=str(script), CFLAGS="-O1 -g", ARCHFLAGS="-DARCH=1")
     arguments = (tmp_path / "arguments").read_text().split()
     assert arguments.index("-O3") < arguments.index("-O1") < arguments.index("-g") < arguments.index("-DARCH=1")
+
+
+@needs_cc
+@pytest.mark.parametrize(("number", "is_used"), [(compiled.ABI, True), (compiled.ABI - 1, False), (None, False)])
+def test_a_library_of_another_version_is_not_used(tmp_path, monkeypatch, number, is_used):
+    monkeypatch.delenv("DROPMARGIN_KERNELS", raising=False)
+    source, library = tmp_path / "code.c", tmp_path / "code.so"
+    source.write_text("int other;\n" if number is None else f"int dropmargin_abi(void) {{ return {number}; }}\n")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    assert (compiled.load_library(library) is not None) == is_used
+    assert (library in compiled.problems) != is_used
 
 
 def assert_works_in_an_empty_environment(wheel, folder, has_libraries):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dropmargin
 from reproduction import results_log
-from reproduction.results_log import Task, make_header, open_log, read_log
+from reproduction.results_log import Task, code_version, make_header, open_log, read_log
 
 
 def header(**changed):
@@ -43,6 +44,18 @@ def test_measurements_are_read_back_unchanged(tmp_path):
     assert set(again.header["versions"]) == {"python", "dropmargin", "numpy", "scipy", "scikit-learn"}
 
 
+def test_the_version_changes_with_the_code_that_measures(tmp_path):
+    for part in ("losses", "cli"):
+        (tmp_path / part).mkdir()
+        (tmp_path / part / "code.py").write_text("a = 1\n")
+    first = code_version(tmp_path)
+    assert first.startswith(f"{dropmargin.__version__}+")
+    (tmp_path / "cli" / "code.py").write_text("a = 2\n")
+    assert code_version(tmp_path) == first
+    (tmp_path / "losses" / "code.py").write_text("a = 2\n")
+    assert code_version(tmp_path) != first
+
+
 def test_incomplete_last_line_is_removed(tmp_path):
     path = perform(tmp_path)[0].path
     whole = path.read_bytes()
@@ -61,7 +74,7 @@ def test_measurements_of_another_version_are_neither_reused_nor_lost(tmp_path, m
     path = perform(tmp_path)[0].path
     old = path.read_bytes()
     with monkeypatch.context() as patch:
-        patch.setattr(results_log, "__version__", "99.0")
+        patch.setattr(results_log, "code_version", lambda: "99.0")
         log, measured = perform(tmp_path, 1)
         assert measured == [0]  # not taken from the other version
         assert len(log) == 1

@@ -40,8 +40,13 @@ _PACKAGES = {
     "versions": ["show_versions"],
 }
 _HOMES = {name: package for package, names in _PACKAGES.items() for name in names}
-# Packages of the library that are attributes of it. Dask is imported only if `dropmargin.dask` is used.
-_ATTRIBUTES = {package.partition(".")[0] for package in _PACKAGES if package != "versions"} | {"dask", "streaming"}
+# Packages of the library that are attributes of it. Dask and PyTorch are imported only if `dropmargin.dask` and
+# `dropmargin.torch` are used.
+_ATTRIBUTES = {package.partition(".")[0] for package in _PACKAGES if package != "versions"} | {
+    "dask",
+    "streaming",
+    "torch",
+}
 
 __all__ = sorted(_HOMES)
 

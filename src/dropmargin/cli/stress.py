@@ -78,8 +78,10 @@ def compare(train: Training, test: Training, options: SimpleNamespace, console: 
     at = min(range(len(options.delete)), key=lambda k: abs(options.delete[k] - 0.5))
     what = "RMSE" if train.numbers else "error"
     listed = ", ".join(f"{name} {own[at]:.3f}" for name, own in errors.items())
-    verdict = f"With {options.delete[at]:.0%} of the columns lost, the {what} is: {listed}."
-    return {"curves": curves, "errors": errors, "seconds": seconds, "verdict": verdict, "what": what, "models": models}
+    lost = "cells" if options.strategy == "entries" else "columns"
+    verdict = f"With {options.delete[at]:.0%} of the {lost} lost, the {what} is: {listed}."
+    facts = {"what": what, "lost": lost, "verdict": verdict}
+    return {"curves": curves, "errors": errors, "seconds": seconds, "models": models, **facts}
 
 
 def _methods(train: Training, options: SimpleNamespace, console: Console) -> dict[str, Any]:
@@ -146,18 +148,19 @@ def write_report(path: str, result: dict[str, Any], options: SimpleNamespace) ->
     from dropmargin import DeletionCurveDisplay, __version__
     from dropmargin.report import Plot, Section, Table, draw_svg, write_page
 
-    title = f"{result['what']} by share of columns lost"
+    lost = result["lost"]
+    title = f"Test {result['what']} by the share of {lost} lost"
     display = DeletionCurveDisplay(result["curves"])
-    about = {"title": title, "description": result["verdict"], "size": (7.0, 4.2)}
+    about = {"title": title, "description": result["verdict"]}
     svg = draw_svg(lambda figure: display.plot(figure.subplots()), **about)
-    header = ["lost", *(f"{level:.0%}" for level in options.delete), "seconds to fit"]
+    header = [f"{lost} lost", *(f"{level:.0%}" for level in options.delete), "seconds to fit"]
     seconds, errors = result["seconds"], list(result["errors"].values())
     rows = [
         [name, *(f"{error:.3f}" for error in own), f"{seconds[name]:.1f}"] for name, own in result["errors"].items()
     ]
     lowest = [min(level) for level in zip(*errors, strict=True)]
     bold = {(r, k + 1) for r, own in enumerate(errors) for k, error in enumerate(own) if error == lowest[k]}
-    table = Table(f"{title}; the lowest is bold", header, rows, frozenset(bold))
+    table = Table("The lowest of each share is bold.", header, rows, frozenset(bold))
     facts = {
         "training file": options.train,
         "test file": options.test,
@@ -165,6 +168,6 @@ def write_report(path: str, result: dict[str, Any], options: SimpleNamespace) ->
         "dropmargin": __version__,
     }
     plot = Plot(svg, title, "Means over the deletions; bands are one standard deviation.")
-    sections = [Section(title, plots=[plot], tables=[table]), Section("Measurement", facts=facts)]
+    sections = [Section("Result", plots=[plot], tables=[table]), Section("Measurement", facts=facts)]
     sections.append(Section("Command", command=options.command_line or ""))
-    write_page(path, "When columns are lost", result["verdict"], sections)
+    write_page(path, f"When {lost} are lost", result["verdict"], sections)

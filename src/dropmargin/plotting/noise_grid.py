@@ -114,7 +114,7 @@ class NoiseGridDisplay(Display):
         limits = {"vmin": np.nanquantile(mean, _BELOW_SCALE), "vmax": np.nanmax(mean)}
         image = ax.imshow(mean[rows], cmap=cmap, origin="lower", aspect="auto", **limits)
         columns = np.arange(0, len(grid.Cs), -(-len(grid.Cs) // _MAX_LABELS))
-        ax.set_xticks(columns, [f"{C:.2g}" for C in grid.Cs[columns]])
+        ax.set_xticks(columns, [f"{float(f'{C:.2g}'):g}" for C in grid.Cs[columns]])
         labels = [kind.name] * len(rows) if kind.label is None else [f"{level:.3g}" for level in kind.levels]
         ax.set_yticks(np.arange(len(rows)), labels)
         ax.set_ylabel(kind.label or "")

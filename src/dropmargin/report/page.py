@@ -24,7 +24,8 @@ _XLINK = "{http://www.w3.org/1999/xlink}href"
 _INK, _PAPER = "#1b1f23", "#fefefe"
 _VARIABLES = {colour: f"var(--line-{index})" for index, colour in enumerate(COLOURS)}
 _VARIABLES |= {_INK: "var(--ink)", _PAPER: "var(--paper)"}
-_RC = {
+#: Matplotlib's parameters under which a figure must be made and drawn for `themed_svg`.
+PLOT_STYLE: dict[str, Any] = {
     "font.size": 10.0,
     "svg.fonttype": "none",
     "figure.facecolor": "none",
@@ -60,12 +61,30 @@ def draw_svg(
     str
     """
     style, figures = import_matplotlib("style"), import_matplotlib("figure")
-    salt = f"{title}\n{description}"  # plots of one page need different ids
-    with style.context(["default", _RC | {"svg.hashsalt": salt}]), warnings.catch_warnings():
+    with style.context(["default", PLOT_STYLE]), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from")  # the browser has other fonts
         figure = figures.Figure(figsize=size, layout="constrained")
         draw(figure)
-        buffer = io.StringIO()
+        return themed_svg(figure, title=title, description=description, standalone=standalone)
+
+
+def themed_svg(figure: Any, *, title: str, description: str, standalone: bool = False) -> str:
+    """Return a Matplotlib figure as SVG in the colours of the reader's theme.
+
+    Parameters
+    ----------
+    figure : matplotlib Figure
+        Made under `PLOT_STYLE`, which must still be set.
+    title, description, standalone
+        As for `draw_svg`.
+
+    Returns
+    -------
+    str
+    """
+    buffer = io.StringIO()
+    salt = f"{title}\n{description}"  # plots of one page need different ids
+    with import_matplotlib().rc_context({"svg.hashsalt": salt}):
         figure.savefig(buffer, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
     root = ElementTree.fromstring(buffer.getvalue())
     _clean(root)

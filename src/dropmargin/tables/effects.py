@@ -131,8 +131,11 @@ def plot_effects(table: Any, columns: Any = None, ax: Any = None) -> Any:
     axes = np.atleast_1d(ax).ravel()
     if len(axes) != len(shown):
         raise ValueError(f"ax must have one Axes per column, {len(shown)} in all, got {len(axes)}.")
+    outputs = _outputs(table)
+    label = f"effect on: {outputs[0]}" if len(outputs) == 1 else "effect on the score"
     for own, one in zip(axes, shown, strict=True):
-        _draw(own, one, _outputs(table))
+        _draw(own, one, outputs)
+        (own.set_xlabel if isinstance(one.values, list) else own.set_ylabel)(plain_text(label))
         own.set_title(plain_text(f"{one.name} ({100.0 * shares[one.name]:.0f} %)"), fontsize="medium")
     return axes
 
