@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose
 from backends import reference
 from dropmargin.dask.partitions import DaskPartitions
 from dropmargin.data import Rows
-from dropmargin.estimators.partition_fit import fit_partitions
+from dropmargin.estimators.fitting import fit_partitions
 
 # Long enough for a machine with much other work. The tests have time limits of their own, so that a hang is a failure.
 PATIENCE = 100.0

@@ -19,7 +19,7 @@ from clusters import assert_same_optimum, local_cluster, partitions, serial_fit
 from dropmargin import DropoutLogisticRegression, DropoutLogisticRegressionCV, DropoutSVCCV, MCFClassifier
 from dropmargin.dask import fit, predict
 from dropmargin.dask.inputs import partition_rows
-from dropmargin.estimators.partition_fit import fit_partitions
+from dropmargin.estimators.fitting import fit_partitions
 from dropmargin.model_selection import partitions as searches
 from marks import says
 

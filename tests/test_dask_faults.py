@@ -23,7 +23,7 @@ from dropmargin import DropoutLogisticRegression, DropoutLogisticRegressionCV
 from dropmargin.dask import ClusterError, fit
 from dropmargin.dask.partitions import DaskPartitions
 from dropmargin.data import Rows
-from dropmargin.estimators.partition_fit import fit_partitions
+from dropmargin.estimators.fitting import fit_partitions
 from dropmargin.model_selection import partitions as searches
 from marks import says
 

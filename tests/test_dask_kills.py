@@ -13,7 +13,7 @@ from sklearn.base import clone
 from clusters import PATIENCE, assert_same_optimum, at_iteration, partitions, process_cluster, serial_fit
 from dropmargin import DropoutLogisticRegression
 from dropmargin.dask import ClusterError
-from dropmargin.estimators.partition_fit import fit_partitions
+from dropmargin.estimators.fitting import fit_partitions
 from marks import says
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

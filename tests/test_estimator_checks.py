@@ -52,7 +52,6 @@ _PARAMETERS = [
     DropoutRidge(noise=None, missing="conditional"),
     DropoutSVR(noise=None),
     DropoutSVR(l1_ratio=1.0, missing="rescale"),
-    NoisyLinearRegressor(approximation="gaussian"),
     DropoutSVC(missing="conditional"),
     DropoutLogisticRegression(missing="conditional", missing_rank=1),
 ]

@@ -15,7 +15,6 @@ from dropmargin.losses import (
     EpsilonInsensitive,
     Exponential,
     GaussianHinge,
-    GaussianHuber,
     GaussianLogistic,
     Hinge,
     Huber,
@@ -40,7 +39,6 @@ REGRESSION = {
     "epsilon-insensitive": EpsilonInsensitive(0.5),
     "absolute": EpsilonInsensitive(0.0),
     "huber": Huber(1.5),
-    "gaussian huber": GaussianHuber(1.5),
 }
 SMOOTHED = {
     "smoothed hinge": Hinge().smoothed(0.3),
@@ -284,6 +282,6 @@ def test_a_margin_must_be_positive(wrong, cls):
 
 @pytest.mark.parametrize("wrong", [-1.0, np.nan, "0.1", None])
 def test_parameters_of_losses_are_checked(wrong):
-    for make, name in [(EpsilonInsensitive, "epsilon"), (Huber, "delta"), (GaussianHuber, "delta")]:
+    for make, name in [(EpsilonInsensitive, "epsilon"), (Huber, "delta")]:
         with pytest.raises(ValueError, match=name):
             make(wrong)

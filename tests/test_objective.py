@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from dealing import deal
-from dropmargin.losses import EpsilonInsensitive, GaussianHuber, Huber
+from dropmargin.losses import EpsilonInsensitive, Huber
 from dropmargin.noise import DropoutNoise, Noise, Variance
 from dropmargin.penalties import Penalty
 from helpers import (
@@ -171,7 +171,7 @@ def test_the_softmax_of_all_classes(loss, noise, layout):
 
 @pytest.mark.parametrize(
     ("loss", "noise", "layout"),
-    deal([EpsilonInsensitive(0.3), Huber(0.8), GaussianHuber(0.8)], OWN_NOISES, LAYOUTS),
+    deal([EpsilonInsensitive(0.3), Huber(0.8)], OWN_NOISES, LAYOUTS),
     ids=_name,
 )
 def test_a_loss_of_a_regression(loss, noise, layout):

@@ -11,7 +11,7 @@ from scipy import sparse
 from backends import Elsewhere
 from dropmargin import DropoutSVC
 from dropmargin.data import Rows
-from dropmargin.estimators.partition_fit import fit_partitions
+from dropmargin.estimators.fitting import fit_partitions
 from dropmargin.noise import DropoutNoise
 
 pytestmark = pytest.mark.timeout(120)

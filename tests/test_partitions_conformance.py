@@ -14,7 +14,7 @@ from backends import BACKENDS, SLOW_BACKENDS, reference
 from dealing import deal
 from dropmargin import DropoutLogisticRegression, DropoutSVC, MCFClassifier, NoisyLinearClassifier
 from dropmargin.data import Rows
-from dropmargin.estimators.partition_fit import fit_partitions
+from dropmargin.estimators.fitting import fit_partitions
 from dropmargin.noise import DropoutNoise, GaussianNoise, LaplaceNoise, PoissonNoise
 
 pytestmark = pytest.mark.timeout(120)

@@ -22,7 +22,7 @@ from dropmargin import (
     GaussianNoise,
     NoisyLinearRegressor,
 )
-from dropmargin.losses import EpsilonInsensitive, GaussianHuber, Huber, Quadratic
+from dropmargin.losses import EpsilonInsensitive, Huber, Quadratic
 from dropmargin.streaming import cache
 from dropmargin.streaming import fit as fit_files
 from helpers import N_FEATURES, NOISES, as_format, make_table, plain_loss, plain_score_variance
@@ -36,7 +36,6 @@ MODELS = {
     "ridge": (DropoutRidge(), Quadratic()),
     "svr": (DropoutSVR(epsilon=0.5), EpsilonInsensitive(0.5)),
     "huber": (NoisyLinearRegressor(Huber(1.5)), Huber(1.5)),
-    "gaussian huber": (NoisyLinearRegressor(GaussianHuber(1.5)), GaussianHuber(1.5)),
 }
 CASES = deal(MODELS, NOISES, ["dense", "sparse"], [0.0, 0.5, 1.0])
 
@@ -97,8 +96,6 @@ def test_errors_name_the_parameter():
     X, y, _ = make_table()
     with pytest.raises(ValueError, match=r"loss must be one of \['epsilon-insensitive', 'huber', 'quadratic'\]"):
         NoisyLinearRegressor("hinge").fit(X, y)
-    with pytest.raises(ValueError, match=r"not available for the quadratic loss.*choose loss='huber'"):
-        NoisyLinearRegressor("quadratic", approximation="gaussian").fit(X, y)
     with pytest.raises(ValueError, match=r"epsilon must be a number in \[0, inf\), got -1"):
         DropoutSVR(epsilon=-1).fit(X, y)
     with pytest.raises(ValueError, match=r"y has values up to 1.0e\+120"):

@@ -30,16 +30,14 @@ class ParameterWarning(UserWarning):
     Parameters
     ----------
     message : str
-        The warning in the words of Python.
+        The warning.
     parameter : str
         The name of the parameter.
-    reason : str
-        What to do, without names of Python; the command line puts its option before it.
     """
 
-    def __init__(self, message: str, parameter: str, reason: str) -> None:
+    def __init__(self, message: str, parameter: str) -> None:
         super().__init__(message)
-        self.parameter, self.reason = parameter, reason
+        self.parameter = parameter
 
-    def __reduce__(self) -> tuple[type, tuple[str, str, str]]:
-        return type(self), (str(self), self.parameter, self.reason)
+    def __reduce__(self) -> tuple[type, tuple[str, str]]:
+        return type(self), (str(self), self.parameter)

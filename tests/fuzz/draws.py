@@ -20,7 +20,7 @@ from dropmargin import (
     NoisyLinearRegressor,
     PoissonNoise,
 )
-from dropmargin.losses import GaussianHuber, Huber
+from dropmargin.losses import Huber
 
 from .multinomial import MultinomialProblem
 from .reference import MGF_LOSSES, MOMENT_LOSSES, REGRESSION_LOSSES, BinaryProblem
@@ -84,9 +84,7 @@ class Case:
             return DropoutRidge(**given)
         if self.loss == "epsilon-insensitive":
             return DropoutSVR(epsilon=self.parameter, **given)
-        return NoisyLinearRegressor(
-            {"huber": Huber, "gaussian-huber": GaussianHuber}[self.loss](self.parameter), **given
-        )
+        return NoisyLinearRegressor(Huber(self.parameter), **given)
 
     def make_noise(self, *level: Any) -> Any:
         """Return the noise with a rate or scale."""

@@ -34,7 +34,7 @@ from .noises import NoisyRows
 
 MOMENT_LOSSES = ("hinge", "logistic", "quadratic", "gaussian-hinge", "gaussian-logistic")
 MGF_LOSSES = ("exponential", "mcf-logistic")
-REGRESSION_LOSSES = ("quadratic", "epsilon-insensitive", "huber", "gaussian-huber")
+REGRESSION_LOSSES = ("quadratic", "epsilon-insensitive", "huber")
 _HAS_KINK = ("hinge", "gaussian-hinge", "epsilon-insensitive")
 # Without an intercept, features are centred if a mean is this many times the standard deviation.
 _FAR = 100.0
@@ -249,7 +249,7 @@ class _Centred:
             sides = (_hinge(y, m - p.y + y * (1.0 + p.parameter), v, p.weight, barrier) for y in (1.0, -1.0))
             return tuple(low + high for low, high in zip(*sides, strict=True))
         added = (self.deviation_per_barrier * barrier) ** 2 if p.loss == "gaussian-hinge" else 0.0
-        given = (p.parameter,) if p.loss in ("huber", "gaussian-huber") else ()
+        given = (p.parameter,) if p.loss == "huber" else ()
         return tuple(p.weight * part for part in _MOMENT[p.loss](p.y, m, v + added, *given))
 
     def _moment_derivatives(self, coef: np.ndarray, barrier: float) -> tuple[np.ndarray, np.ndarray]:
@@ -375,24 +375,8 @@ def _huber(y: np.ndarray, m: np.ndarray, v: np.ndarray, delta: float) -> tuple[n
     return value, gamma * u, 0.5 * gamma, gamma + kappa * u * u, 0.5 * kappa * u, 0.25 * kappa
 
 
-def _squared_ramp(z: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Return ``E max(0, Z)^2 / 2`` of ``Z ~ N(z, v)`` and its derivatives: z, v, zz, zv, vv."""
-    ramp, by_z, _, zz, zv, _ = _ramp(z, v)
-    return 0.5 * (z * ramp + v * by_z), ramp, 0.5 * by_z, by_z, 0.5 * zz, 0.5 * zv
-
-
-def _gaussian_huber(y: np.ndarray, m: np.ndarray, v: np.ndarray, delta: float) -> tuple[np.ndarray, ...]:
-    """Return the expected Huber loss of a normal score: half a square, less those beyond ``delta`` on both sides."""
-    u, one = m - y, np.ones_like(m)
-    above, below = _squared_ramp(u - delta, v), _squared_ramp(-u - delta, v)
-    square = 0.5 * (u * u + v), u, 0.5 * one, one, 0.0 * one, 0.0 * one
-    signs = 1.0, -1.0, 1.0, 1.0, -1.0, 1.0  # by the mean, ``below`` is a function of ``-u``
-    return tuple(s - a - sign * b for s, a, b, sign in zip(square, above, below, signs, strict=True))
-
-
 _MOMENT = {
     "huber": _huber,
-    "gaussian-huber": _gaussian_huber,
     "logistic": _logistic,
     "quadratic": _quadratic,
     "gaussian-hinge": _gaussian_hinge,

@@ -18,7 +18,7 @@ from typing import Any
 import click
 from click.shell_completion import shell_complete
 
-from dropmargin.errors import ParameterError, ParameterWarning
+from dropmargin.errors import ParameterError
 
 SUCCESS, FAILURE, WRONG_USAGE = 0, 1, 2
 _INTERRUPTED, _BROKEN_PIPE = 130, 141
@@ -165,8 +165,8 @@ def _report(error: BaseException, *, debug: bool) -> int:
 
 
 def _text_of(problem: Any) -> str:
-    """Return the text of an error or warning; the reason of a problem with a parameter begins with its option."""
-    if isinstance(problem, ParameterError | ParameterWarning):
+    """Return the text of an error or warning; the reason of an error in a parameter begins with its option."""
+    if isinstance(problem, ParameterError):
         name = problem.parameter
         return problem.reason if name is None else f"--{name.replace('_', '-').lower()}: {problem.reason}"
     return str(problem)

@@ -1,24 +1,24 @@
-"""The estimator that classifiers and regressors share: parameters and fit; `prediction` has the scores of rows."""
+"""The models with a given noise and ``C``: their fit; `prediction` has the scores of rows."""
 
 from __future__ import annotations
 
 from typing import Any, Self
 
 from joblib import effective_n_jobs
-from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_is_fitted
 
-from dropmargin.data import as_dense, as_sparse
 from dropmargin.estimators import held_out, validation
-from dropmargin.estimators.fitting import check_rows, coefficients, fit_rows, problem_of
+from dropmargin.estimators.fitting import fit_rows, problem_of
+from dropmargin.estimators.parameters import NoiseParameters, boolean, parameter
 from dropmargin.estimators.prediction import Prediction
+from dropmargin.estimators.rows import check_rows
 from dropmargin.losses import Loss
-from dropmargin.noise import Noise
 from dropmargin.typing import Array
 
 
-class MarginalisedModel(Prediction):
+class MarginalisedModel(Prediction, NoiseParameters):
     """Base of the linear models whose loss is marginalised over noise on the features."""
+
+    warm_start: bool = parameter(default=False, check=boolean)
 
     def _make_loss(self) -> Loss:
         """Return the loss. Each subclass defines it."""
@@ -51,50 +51,3 @@ class MarginalisedModel(Prediction):
     def _scale_of_C(self, y: Array, sample_weight: Array) -> float:  # noqa: N802
         """Return the factor of the default values of ``C`` of a search."""
         return 1.0
-
-    def sparsify(self) -> Self:
-        """Convert the coefficients to a sparse array, as in `sklearn.svm.LinearSVC`.
-
-        With an l1 penalty, most coefficients may be zero. Sparse coefficients then take less memory, and predictions
-        less time. `predict_stability`, and predictions of rows with missing features, convert them to a dense array for
-        the time of the call. `fit` and `partial_fit` make them dense again.
-
-        Returns
-        -------
-        self : object
-            The estimator, with ``coef_`` as a CSR array.
-
-        Examples
-        --------
-        >>> from sklearn.datasets import load_breast_cancer
-        >>> from sklearn.preprocessing import scale
-        >>> from dropmargin import DropoutSVC
-        >>> X, y = load_breast_cancer(return_X_y=True)
-        >>> model = DropoutSVC(C=0.01, l1_ratio=1.0).fit(scale(X), y).sparsify()
-        >>> model.coef_.nnz < X.shape[1]
-        True
-        """
-        check_is_fitted(self)
-        self.coef_ = as_sparse(coefficients(self)[0])
-        return self
-
-    def densify(self) -> Self:
-        """Convert the coefficients to a dense array, which they are after `fit`.
-
-        Returns
-        -------
-        self : object
-            The estimator, with ``coef_`` as an ndarray.
-        """
-        check_is_fitted(self)
-        coef = as_dense(self.coef_)
-        self.coef_ = coef.reshape(-1) if isinstance(self, RegressorMixin) else coef
-        return self
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = self.missing != "error"
-        noise = self.noise
-        tags.input_tags.positive_only = isinstance(noise, Noise) and not noise.allows_negative
-        return tags

@@ -17,11 +17,12 @@ from dropmargin.estimators import calibration, conformal, stability, validation
 from dropmargin.estimators.base import MarginalisedModel
 from dropmargin.estimators.conditional import log_expected_expit, log_expected_softmax
 from dropmargin.estimators.parameters import ClassParameters
+from dropmargin.estimators.prediction import Prediction
 from dropmargin.noise import Noise
 from dropmargin.typing import Array
 
 
-def _gives_probabilities(estimator: MarginalisedClassifier) -> bool:
+def _gives_probabilities(estimator: Any) -> bool:
     """Return whether `predict_proba` exists; if not, raise an error that names the alternatives."""
     if estimator.probability is None and not estimator._make_loss().scores_are_log_odds:
         raise AttributeError(
@@ -35,8 +36,8 @@ def _gives_probabilities(estimator: MarginalisedClassifier) -> bool:
     return True
 
 
-class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel):
-    """Base of the linear classifiers whose loss is marginalised over noise on the features."""
+class Classification(ClassParameters, ClassifierMixin, Prediction):
+    """The predictions of all linear classifiers."""
 
     def decision_function(self, X: Any) -> Array:
         """Return the scores of the rows of ``X``.
@@ -99,16 +100,16 @@ class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel
             probability is 1, except of incomplete rows with ``missing="conditional"``; for these alone pass
             ``noise=0``.
         method : {"auto", "normal", "guaranteed"}, default="auto"
-            ``"auto"``: the probability itself, exact or with a known standard error. It is exact for Gaussian noise,
-            and for dropout in rows where the features that are not zero and have a coefficient can be dropped in at
-            most ``4 * n_draws`` ways, by default 13 features. Otherwise it is the share of ``n_draws`` draws from the
-            noise that do not change the label, with a standard error of at most ``sqrt(p (1 - p) / (n_draws - 1))``,
-            by default .011. For a noise that cannot be drawn (a class without ``draw``; Laplace noise on a sparse
-            ``X``, which it would make dense) it is that of ``"normal"``.
+            ``"auto"``: the probability itself, exact or with a known standard error. It is exact for Gaussian noise
+            and two classes, and for dropout in rows where the features that are not zero and have a coefficient can be
+            dropped in at most ``4 * n_draws`` ways, by default 13 features. Otherwise it is the share of ``n_draws``
+            draws from the noise that do not change the label, with a standard error of at most
+            ``sqrt(p (1 - p) / (n_draws - 1))``, by default .011. For a noise that cannot be drawn (a class without
+            ``draw``; Laplace noise on a sparse ``X``, which it would make dense) it is that of ``"normal"``.
             ``"normal"``: a fast approximation that takes the scores as normally distributed: ``Phi(|m| / sqrt(v))`` for
             two classes, with ``m`` and ``v`` the mean and the variance of the score; for more, the probability that
-            the score of the predicted class stays above all others. It is inaccurate if few features determine the
-            score.
+            the score of the predicted class stays above all others, which are taken as independent given it. It is
+            inaccurate if few features determine the score.
             ``"guaranteed"``: a lower bound for every noise with these variances, ``m^2 / (m^2 + v)`` (Cantelli) for two
             classes; for more, 1 minus the sum of ``v / (m^2 + v)`` over the other classes, at least 0.
             ``"normal"`` and ``"guaranteed"`` need ``multi_class="ovr"`` if there are more than two classes.
@@ -301,6 +302,10 @@ class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel
         """
         coverage = conformal.check_coverage(coverage)
         return conformal.label_sets(self, self._check_rows(X), coverage)
+
+
+class MarginalisedClassifier(Classification, MarginalisedModel):
+    """Base of the linear classifiers whose loss is marginalised over noise on the features."""
 
 
 def _votes(scores: Array, n_classes: int) -> Array:

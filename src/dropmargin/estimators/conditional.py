@@ -35,7 +35,7 @@ from scipy.special import logsumexp, ndtri
 from dropmargin.data import linear_scores
 from dropmargin.data.deviations import Deviations
 from dropmargin.data.missing_values import IsMissing, chunks, mark_missing, missing_features, row_patterns, zero_missing
-from dropmargin.estimators.missing import Rule, times
+from dropmargin.estimators.missing import times
 from dropmargin.estimators.moments import ScoreMoments, noise_covariances
 from dropmargin.losses import GaussianLogistic
 from dropmargin.noise import Noise
@@ -206,29 +206,6 @@ class _Solved:
         products = self.coef[:, None, :] * self.coef[None, :, :] * self.model.residual_variance
         own = times(self.missing, products.reshape(n_outputs**2, -1))
         return own.reshape(-1, n_outputs, n_outputs) + self.cross.swapaxes(1, 2) @ self.solution
-
-
-class Conditional(Rule):
-    """The expected scores as functions of sums over the features that are left."""
-
-    def __init__(self, coef: Array, intercept: Array, model: FactorModel) -> None:
-        super().__init__(coef, intercept, model.mean)
-        self.model, self.cross = model, model.factors.T @ self.coef.T
-
-    def terms(self, features: Array, values: Any) -> Array:
-        own, loadings = super().terms(features, values), self.model.factors[features]
-        precise, (first, second) = self.model.precision_factors[features], np.triu_indices(self.model.rank)
-        projected = (values - self.centre[features])[:, None] * precise
-        cross = (loadings[:, :, None] * self.coef.T[features][:, None, :]).reshape(len(own), self.cross.size)
-        return np.hstack([own, projected, loadings[:, first] * precise[:, second], cross])
-
-    def scores(self, sums: Array) -> Array:
-        n_outputs, rank = len(self.coef), self.model.rank
-        edges = np.cumsum([n_outputs, rank, rank * (rank + 1) // 2])
-        own, projected, matrices, cross = np.split(sums, edges, axis=1)
-        matrices = np.eye(rank) + symmetric(matrices, rank)
-        solution = np.linalg.solve(matrices, self.cross - cross.reshape(-1, rank, n_outputs))
-        return self.at_centre + own + np.einsum("nk,nkc->nc", projected, solution)
 
 
 def symmetric(upper: Array, size: int) -> Array:

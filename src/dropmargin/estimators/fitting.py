@@ -1,53 +1,32 @@
 """A fit, wherever the rows are: checked rows become training data, `solve` minimises, and attributes are set.
 
-`TrainingRows` are rows after all checks: in memory (`check_rows`), or in files or on a cluster
-(`partition_fit.checked_rows`). `fit_rows` is the fit of an estimator to them. Other packages use these functions, and
-no private attributes of an estimator.
+`fit_rows` is the fit of an estimator to `TrainingRows`, wherever they are. Other packages use these functions, and no
+private attributes of an estimator.
 """
 
 from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.multiclass import check_classification_targets
 
-from dropmargin.data import (
-    Partitions,
-    Rows,
-    TrainingData,
-    as_dense,
-    binary_outputs,
-    canonical,
-    entry_range,
-    is_dense_matrix,
-    linear_scores,
-    one_partition,
-    worst_column,
-)
-from dropmargin.data.inputs import validate_rows
-from dropmargin.data.missing_values import (
-    STATISTICS,
-    FeatureStatistics,
-    has_missing,
-    incomplete_rows,
-    nan_to_negative_zero,
-    negative_zero_to_nan,
-)
+from dropmargin.data import Partitions, Rows, TrainingData, as_dense, binary_outputs, linear_scores
+from dropmargin.data.missing_values import STATISTICS, FeatureStatistics, incomplete_rows, negative_zero_to_nan
 from dropmargin.errors import ParameterError
-from dropmargin.estimators import missing, validation
+from dropmargin.estimators import validation
 from dropmargin.estimators.conditional import FactorModel
 from dropmargin.estimators.factor_analysis import fill_conditional, fit_factor_model
 from dropmargin.estimators.parameters import check_parameters
+from dropmargin.estimators.rows import TrainingRows, check_partitions, set_or_delete
 from dropmargin.losses import Logistic, Loss, MCFLogistic, MGFLoss, MomentLoss
-from dropmargin.noise import Noise, as_noise
+from dropmargin.noise import as_noise
 from dropmargin.penalties import Penalty
 from dropmargin.solvers import Iteration, Monitor, Problem, Result, choose_solver, no_monitor, solve
 from dropmargin.typing import Array
@@ -55,120 +34,7 @@ from dropmargin.typing import Array
 if TYPE_CHECKING:
     from dropmargin.estimators.base import MarginalisedModel
 
-
-# Rows ----------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class TrainingRows:
-    """Training rows after all checks, wherever they are.
-
-    Parameters
-    ----------
-    partitions : Partitions of Rows
-        Missing entries are minus zeros, and ``y`` is the index of each row's label.
-    n_rows, n_features, n_stored : int
-        The shape of ``X``, and the number of stored entries.
-    is_dense : bool
-    dtype : dtype
-        The precision of the products.
-    has_missing : bool
-    labels : ndarray
-        All labels, sorted; those of a regression are the different targets.
-    totals : ndarray
-        The sum of the sample weights of each label.
-    lowest, highest : float
-        The range of the entries.
-    where : callable
-        Returns how an error names the feature of the lowest entry (true), or of that of largest absolute value.
-    feature_names : sequence of str, default=None
-    are_filled : bool, default=False
-        Whether missing entries take their conditional means before a fit, so that the noise corrupts them.
-    """
-
-    partitions: Partitions
-    n_rows: int
-    n_features: int
-    n_stored: int
-    is_dense: bool
-    dtype: Any
-    has_missing: bool
-    labels: Array
-    totals: Array
-    lowest: float
-    highest: float
-    where: Callable[[bool], str]
-    feature_names: Sequence[str] | None = None
-    are_filled: bool = False
-
-    def take(self, index: Array) -> TrainingRows:
-        """Return some rows of those in memory."""
-        rows = self.partitions.single().take(index)
-        totals = np.bincount(rows.y, rows.sample_weight, minlength=len(self.labels))
-        partitions = one_partition(rows.X, rows.sample_weight, rows.y)
-        return replace(self, partitions=partitions, n_rows=len(rows), n_stored=int(rows.X.size), totals=totals)
-
-    def check_range(self, noise: Noise | None) -> None:
-        """Raise a `ValueError` if entries are too large, or negative where the noise does not allow it."""
-        validation.check_range(self.lowest, self.highest, noise, self.where)
-
-    def problem(self, problem: Problem) -> Problem:
-        """Return the problem with its noise for these features; the noise excludes missing entries."""
-        problem = replace(problem, is_single=self.dtype == np.float32)
-        if problem.noise is None:
-            return problem
-        noise = problem.noise.resolve(self.n_features, self.feature_names)
-        self.check_range(noise)
-        if self.has_missing and not self.are_filled:
-            noise = missing.exclude_missing_from_noise(noise, self.n_stored < self.n_rows * self.n_features)
-        return replace(problem, noise=noise)
-
-    def encoded(self, index: Array, factors: Array, class_weights: Array, **given: Any) -> TrainingData:
-        """Return the rows with an index for each label, and a factor of its weights."""
-        partitions = self.partitions.transformed(_encode, index, factors)
-        sizes = self.n_rows, self.n_features, class_weights, self.is_dense, self.n_stored
-        return TrainingData(partitions, *sizes, has_missing=self.has_missing, **given)
-
-    def mean_square(self) -> float:
-        """Return the weighted mean of the squared norm of a row; dense rows are centred."""
-        return self.encoded(np.arange(len(self.labels)), np.ones(len(self.labels)), self.totals).mean_square()
-
-
-def _encode(rows: Rows, index: Array, factors: Array) -> Rows:
-    weights = 1.0 if rows.sample_weight is None else rows.sample_weight
-    return Rows(rows.X, index[rows.y], weights * factors[rows.y], rows.number)
-
-
-def check_rows(estimator: MarginalisedModel, X: Any, y: Any, sample_weight: Any) -> TrainingRows:
-    """Return training data in memory after all checks but those of the noise."""
-    is_number = isinstance(estimator, RegressorMixin)
-    X, y = validate_rows(estimator, X, y, ensure_all_finite=estimator._finite(), y_numeric=is_number)
-    if is_number:
-        y = validation.check_targets(y)
-    X, names = canonical(X), getattr(estimator, "feature_names_in_", None)
-    is_missing, are_filled = estimator.missing != "error" and has_missing(X), estimator.missing == "conditional"
-    X = validation.check_entries(nan_to_negative_zero(X) if is_missing else X, None, names)
-    weights = validation.check_weights(sample_weight, X.shape[0])
-    n_rows, n_features, rank = np.count_nonzero(weights), X.shape[1], estimator.missing_rank
-    if are_filled and rank is not None and rank > min(n_rows, n_features):
-        raise ValueError(
-            f"missing_rank must be at most the number of rows of positive weight, {n_rows}, and of features, "
-            f"{n_features}, got {rank}."
-        )
-    if not is_number:
-        check_classification_targets(y)
-    labels, codes = np.unique(y, return_inverse=True)
-    totals, (lowest, highest) = np.bincount(codes, weights), entry_range(X)
-
-    def where(smallest: bool) -> str:
-        return validation.feature_label(worst_column(X, smallest), names)
-
-    sizes = X.shape[0], n_features, int(X.size), is_dense_matrix(X), X.dtype, is_missing
-    entries = labels, totals, lowest, highest, where
-    return TrainingRows(one_partition(X, weights, codes), *sizes, *entries, names, are_filled)
-
-
-# The fit -------------------------------------------------------------------------------------------------------------
+E = TypeVar("E", bound="MarginalisedModel")
 
 
 def fit_rows(
@@ -328,14 +194,6 @@ def set_coefficients(model: MarginalisedModel, coef: Array, dtype: Any) -> None:
         model.coef_, model.intercept_ = model.coef_[0], model.intercept_[0]
 
 
-def set_or_delete(estimator: Any, name: str, value: Any) -> None:
-    """Set an attribute; if the value is ``None``, delete that of an earlier fit."""
-    if value is not None:
-        setattr(estimator, name, value)
-    elif hasattr(estimator, name):
-        delattr(estimator, name)
-
-
 def problem_of(estimator: MarginalisedModel) -> Problem:
     """Check the parameters and return the problem that they describe."""
     values = check_parameters(estimator)
@@ -383,3 +241,32 @@ def _show(name: str, entry: Iteration) -> None:
         f"  passes {entry.passes:g}  active {entry.n_active}\n"
     )
     print(line, end="", file=sys.stderr, flush=True)  # one write: threads would mix text and line ends
+
+
+def partition_problem(estimator: MarginalisedModel) -> Problem:
+    """Return the problem of an estimator whose rows are in partitions, after checking its parameters."""
+    if estimator.missing == "conditional":
+        raise ValueError(
+            "missing='conditional' needs all rows in memory, got rows in files or on a cluster: set "
+            "missing='rescale', or fit to an array."
+        )
+    validation.refuse_held_out(estimator, "rows in files or on a cluster")
+    return problem_of(estimator)
+
+
+def fit_partitions(
+    estimator: E,
+    data: Partitions,
+    names: Sequence[str] | None = None,
+    feature_names: Sequence[str] | None = None,
+    monitor: Monitor | None = None,
+) -> E:
+    """Fit an estimator to rows in partitions; if the fit fails or is interrupted, the estimator is unchanged.
+
+    Partitions are `Rows` with their numbers; they may be empty, and may lack some classes. ``names`` are those of the
+    partitions in errors. ``monitor`` is called with each `solvers.Iteration`, in addition to that of ``verbose``.
+    """
+    with validation.unchanged_on_failure(estimator):
+        problem = partition_problem(estimator)
+        fit_rows(estimator, problem, check_partitions(estimator, data, names, feature_names), monitor=monitor)
+    return estimator

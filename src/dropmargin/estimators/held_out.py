@@ -21,14 +21,13 @@ from dropmargin.estimators import calibration, conformal
 from dropmargin.estimators.calibration import score_moments
 from dropmargin.estimators.conformal import missing_shares
 from dropmargin.estimators.fitting import (
-    TrainingRows,
     fit_rows,
     problem_of,
     set_classes,
     set_coefficients,
-    set_or_delete,
     training_data,
 )
+from dropmargin.estimators.rows import TrainingRows, set_or_delete
 from dropmargin.typing import Array
 
 # The folds of a fit with a given noise and C, and the levels of missing features.
@@ -79,17 +78,6 @@ def learn(
         model.residual_deviation_, scores = conformal.of_numbers(held.mean[..., 0], held.variance[..., 0], held.y)
     if model.conformal:
         model.conformal_scores_, model.conformal_shares_ = np.sort(scores, axis=1), held.shares
-
-
-def refuse(model: Any, where: str) -> None:
-    """Raise a `ValueError` if a model whose rows are not in memory is to learn from held-out rows."""
-    for name, off in (("probability", None), ("conformal", False)):
-        value = getattr(model, name, off)
-        if value != off:
-            raise ValueError(
-                f"{name}={value!r} holds out rows, and needs all of them in memory, got {where}: set {name}={off}, or "
-                "fit to an array."
-            )
 
 
 def _splits(model: Any, rows: TrainingRows) -> list[tuple[Array, Array]]:

@@ -113,41 +113,13 @@ class _ObservedOnly(Noise):
 # Prediction ---------------------------------------------------------------------------------------------------------
 
 
-class Rule:
-    """Scores as functions of sums over the features that are left; a feature that is not left has the value ``centre``.
-
-    This class is the rule of features that vanish with ``missing="error"``.
-    """
-
-    def __init__(self, coef: Array, intercept: Array, centre: Any) -> None:
-        self.coef = coef.astype(np.float64)
-        self.centre = np.broadcast_to(np.asarray(centre, dtype=np.float64), coef.shape[1])
-        self.at_centre = intercept + self.coef @ self.centre
-
-    def terms(self, features: Array, values: Any) -> Array:
-        """Return the terms of the sums of each feature, one row per feature."""
-        return (values - self.centre[features])[:, None] * self.coef.T[features]
-
-    def scores(self, sums: Array) -> Array:
-        """Return the scores from sums over the features that are left, one row for each row of sums."""
-        return self.at_centre + sums
-
-
-class Rescaled(Rule):
+class Rescaled:
     """The rule of ``missing="rescale"``, see the module's docstring."""
 
     def __init__(self, coef: Array, intercept: Array, mean: Array, deviation: Array) -> None:
-        super().__init__(coef, intercept, mean)
-        self.intercept, self.contribution = intercept, np.abs(self.coef) * deviation
-
-    def terms(self, features: Array, values: Any) -> Array:
-        own = super().terms(features, values)
-        return np.hstack([own, self.contribution.T[features], np.ones((len(own), 1))])
-
-    def scores(self, sums: Array) -> Array:
-        n_outputs, n_features = self.coef.shape
-        deviations, observed, count = np.split(sums, [n_outputs, 2 * n_outputs], axis=1)
-        return self.at_centre + deviations * self.factors(n_features - count, self.contribution.sum(axis=1) - observed)
+        self.coef, self.intercept = coef.astype(np.float64), intercept
+        self.at_mean = mean * self.coef
+        self.contribution = np.abs(self.coef) * deviation
 
     def factors(self, count: Array, lost: Array) -> Array:
         """Return the factor of each row and output, 0 if no feature is observed.
@@ -166,11 +138,11 @@ class Rescaled(Rule):
         ``missing_sums`` returns the sums over the missing features of each row of several vectors, rows of a matrix.
         """
         n_outputs, n_features = self.coef.shape
-        at_mean = self.centre * self.coef
-        sums = missing_sums(np.vstack([np.ones(n_features), self.contribution, at_mean]))
+        sums = missing_sums(np.vstack([np.ones(n_features), self.contribution, self.at_mean]))
         count, lost, mean_lost = np.split(sums, [1, n_outputs + 1], axis=1)
         factor = np.where(count == 0.0, 1.0, self.factors(count, lost))
-        shift = self.at_centre - factor * (at_mean.sum(axis=1) - mean_lost)
+        total = self.at_mean.sum(axis=1)
+        shift = self.intercept + total - factor * (total - mean_lost)
         return factor, np.where(count == 0.0, self.intercept, shift)
 
     def lost_variances(self, missing: Any) -> Array:

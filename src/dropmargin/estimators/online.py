@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial, update_wrapper
-from types import MethodType
 from typing import Any
 
 import numpy as np
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
 from dropmargin.data import Rows, binary_outputs, canonical
@@ -18,7 +16,6 @@ from dropmargin.data.missing_values import FeatureStatistics
 from dropmargin.estimators import validation
 from dropmargin.estimators.classification import MarginalisedClassifier
 from dropmargin.estimators.fitting import problem_of, set_classes, set_result
-from dropmargin.estimators.held_out import refuse
 from dropmargin.losses import MomentLoss
 from dropmargin.online import Stream
 from dropmargin.solvers import Result, no_monitor
@@ -28,25 +25,8 @@ from dropmargin.typing import Array
 _SHOWN_LABELS = 5
 
 
-class _AvailableIf:
-    """A method that an estimator has if ``check(estimator)`` raises no `AttributeError`.
-
-    In place of scikit-learn's `available_if`, whose last line says that there is no such attribute, and not why.
-    """
-
-    def __init__(self, check: Callable[[Any], None], method: Callable[..., Any]) -> None:
-        self._check, self._method = check, method
-        update_wrapper(self, method)  # type: ignore[arg-type]
-
-    def __get__(self, estimator: Any, owner: type | None = None) -> Any:
-        if estimator is None:
-            return self._method
-        self._check(estimator)
-        return MethodType(self._method, estimator)
-
-
-def _check_stream(estimator: OnlineMixin) -> None:
-    """Raise an `AttributeError` that explains why an estimator has no `partial_fit`, if it has none."""
+def _check_stream(estimator: OnlineMixin) -> bool:
+    """Return whether an estimator has `partial_fit`; if not, raise an error that says why."""
     name = type(estimator).__name__
     loss = estimator._make_loss()
     if not isinstance(loss, MomentLoss):
@@ -72,15 +52,16 @@ def _check_stream(estimator: OnlineMixin) -> None:
             "alone, and a softmax couples the outputs. Set multi_class='ovr' or 'ovo', or use fit."
         )
     try:
-        refuse(estimator, "a stream")
+        validation.refuse_held_out(estimator, "a stream")
     except ValueError as error:
         raise AttributeError(f"{name} has no partial_fit: {error}") from None
+    return True
 
 
 class OnlineMixin(MarginalisedClassifier):
     """Adds `partial_fit` to a classifier."""
 
-    @partial(_AvailableIf, _check_stream)
+    @available_if(_check_stream)
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> OnlineMixin:
         """Update the model with a batch of rows, of which at most a sample is stored.
 

@@ -194,12 +194,6 @@ class RunParameters(Parameters):
     verbose: int = parameter(default=0)
 
 
-class ModelParameters(RunParameters, SharedParameters, NoiseParameters):
-    """Parameters of the models with a given noise and ``C``."""
-
-    warm_start: bool = parameter(default=False, check=boolean)
-
-
 class ApproximationParameter(Parameters):
     """The parameter of the models with a bound and a normal approximation of the expected loss."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from dropmargin.data import as_dense, canonical, linear_scores
+from dropmargin.data import as_dense, as_sparse, canonical, linear_scores
 from dropmargin.data.deletion import DeletedRows
 from dropmargin.data.inputs import validate_rows
 from dropmargin.data.missing_values import has_missing, row_chunks
@@ -18,13 +18,13 @@ from dropmargin.estimators.conditional import FactorModel, factor_model
 from dropmargin.estimators.deleted import scores_of_deleted
 from dropmargin.estimators.fitting import coefficients
 from dropmargin.estimators.moments import NoisyScores, ScoreMoments
-from dropmargin.estimators.parameters import ModelParameters, check_parameter
+from dropmargin.estimators.parameters import RunParameters, SharedParameters, check_parameter
 from dropmargin.noise import DropoutNoise, Noise, as_noise
 from dropmargin.typing import Array
 
 
-class Prediction(ModelParameters, BaseEstimator):
-    """What classifiers and regressors share in predictions; the base of `MarginalisedModel`."""
+class Prediction(RunParameters, SharedParameters, BaseEstimator):
+    """What all models share in predictions: those with a given noise and ``C``, and those that choose them."""
 
     def _finite(self) -> Any:
         """Return whether scikit-learn's validation is to demand finite entries (``ensure_all_finite``)."""
@@ -119,3 +119,52 @@ class Prediction(ModelParameters, BaseEstimator):
         if self.missing == "conditional":
             return scores_of_deleted(rows, model=self._factor_model())
         return scores_of_deleted(rows, statistics=(self.feature_means_, self.feature_deviations_))
+
+    def sparsify(self) -> Self:
+        """Convert the coefficients to a sparse array, as in `sklearn.svm.LinearSVC`.
+
+        With an l1 penalty, most coefficients may be zero. Sparse coefficients then take less memory, and predictions
+        less time. `predict_stability`, and predictions of rows with missing features, convert them to a dense array for
+        the time of the call. `fit` and `partial_fit` make them dense again.
+
+        Returns
+        -------
+        self : object
+            The estimator, with ``coef_`` as a CSR array.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_breast_cancer
+        >>> from sklearn.preprocessing import scale
+        >>> from dropmargin import DropoutSVC
+        >>> X, y = load_breast_cancer(return_X_y=True)
+        >>> model = DropoutSVC(C=0.01, l1_ratio=1.0).fit(scale(X), y).sparsify()
+        >>> model.coef_.nnz < X.shape[1]
+        True
+        """
+        check_is_fitted(self)
+        return self._set_coef(as_sparse(coefficients(self)[0]))
+
+    def densify(self) -> Self:
+        """Convert the coefficients to a dense array, which they are after `fit`.
+
+        Returns
+        -------
+        self : object
+            The estimator, with ``coef_`` as an ndarray.
+        """
+        check_is_fitted(self)
+        coef = as_dense(self.coef_)
+        return self._set_coef(coef.reshape(-1) if isinstance(self, RegressorMixin) else coef)
+
+    def _set_coef(self, coef: Any) -> Self:
+        self.coef_ = coef
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = self.missing != "error"
+        noise = getattr(self, "noise", None)
+        tags.input_tags.positive_only = isinstance(noise, Noise) and not noise.allows_negative
+        return tags

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 from dropmargin.data import canonical
 from dropmargin.estimators import conformal, validation
 from dropmargin.estimators.base import MarginalisedModel
+from dropmargin.estimators.prediction import Prediction
 from dropmargin.noise import Noise
 from dropmargin.typing import Array
 
@@ -19,12 +20,8 @@ from dropmargin.typing import Array
 METRICS = ("squared", "absolute")
 
 
-class MarginalisedRegressor(RegressorMixin, MarginalisedModel):
-    """Base of the linear regressors whose loss is marginalised over noise on the features."""
-
-    def _scale_of_C(self, y: Array, sample_weight: Array) -> float:  # noqa: N802
-        # The best C of a ridge regression is about R^2 / (1 - R^2) / (2 * mean squared norm of a row): R^2 may be small
-        return 0.01
+class Regression(RegressorMixin, Prediction):
+    """The predictions of all linear regressors."""
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Return the predicted number of each row of ``X``.
@@ -179,6 +176,14 @@ class MarginalisedRegressor(RegressorMixin, MarginalisedModel):
         for part in self._noisy_scores(X, noise):
             out[part.rows] = expected_errors(y[part.rows] - part.mean[:, 0], part.variance[:, 0], metric)
         return out
+
+
+class MarginalisedRegressor(Regression, MarginalisedModel):
+    """Base of the linear regressors whose loss is marginalised over noise on the features."""
+
+    def _scale_of_C(self, y: Array, sample_weight: Array) -> float:  # noqa: N802
+        # The best C of a ridge regression is about R^2 / (1 - R^2) / (2 * mean squared norm of a row): R^2 may be small
+        return 0.01
 
 
 def expected_errors(residual: Array, variance: Array, metric: str) -> Array:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.estimators.parameters import ApproximationParameter, EpsilonParameter, check_parameter, parameter
+from dropmargin.estimators.parameters import EpsilonParameter, check_parameter, parameter
 from dropmargin.estimators.regression import MarginalisedRegressor
 from dropmargin.losses import REGRESSION_LOSSES, EpsilonInsensitive, Loss, Quadratic, as_loss
 from dropmargin.typing import Array
@@ -218,7 +218,7 @@ class DropoutSVR(EpsilonParameter, MarginalisedRegressor):
         return super()._scale_of_C(y, sample_weight) * (float(np.sqrt(variance)) or 1.0)
 
 
-class NoisyLinearRegressor(ApproximationParameter, MarginalisedRegressor):
+class NoisyLinearRegressor(MarginalisedRegressor):
     """Linear regressor for any pair of a loss and a noise.
 
     Minimises ``R(w) + C sum_i s_i phi(y_i; m_i, v_i)`` over the coefficients ``w`` and the intercept ``b``, where
@@ -263,9 +263,6 @@ class NoisyLinearRegressor(ApproximationParameter, MarginalisedRegressor):
         Whether to print a line per iteration to the standard error stream.
     warm_start : bool, default=False
         Whether to start from the coefficients of the last fit, if their shape is the same.
-    approximation : {"bound", "gaussian"}, default="bound"
-        How the expected loss is computed: an upper bound, or the expectation under a normally distributed score. Only
-        the Huber loss has the second. The quadratic loss is exact.
 
     Attributes
     ----------
@@ -318,7 +315,7 @@ class NoisyLinearRegressor(ApproximationParameter, MarginalisedRegressor):
     loss: Any = parameter(default="huber", kw_only=False)
 
     def _make_loss(self) -> Loss:
-        loss = as_loss(self.loss, self.approximation, REGRESSION_LOSSES)
+        loss = as_loss(self.loss, losses=REGRESSION_LOSSES)
         if not loss.suits_regression:
             raise ValueError(
                 f"loss must be a function of the residual, got {type(loss).__name__}, which is a loss of "

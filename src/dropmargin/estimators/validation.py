@@ -152,18 +152,17 @@ def check_entries(X: Any, noise: Noise | None, names: Any) -> Any:
     """
     observed = zero_missing(X) if has_missing(X) else X
     low, high = entry_range(observed)
-    check_range(low, high, noise, lambda smallest: feature_label(worst_column(observed, smallest), names))
-    if X.dtype == np.float32 and not holds_squares(max(abs(low), abs(high))):
-        return X.astype(np.float64)
-    return X
+    largest = max(abs(low), abs(high))
+    check_range(low, largest, noise, lambda smallest: feature_label(worst_column(observed, smallest), names))
+    return X.astype(np.float64) if X.dtype == np.float32 and not holds_squares(largest) else X
 
 
-def check_range(low: float, high: float, noise: Noise | None, where: Callable[[bool], str]) -> None:
+def check_range(low: float, largest: float, noise: Noise | None, where: Callable[[bool], str]) -> None:
     """Raise a `ValueError` if entries are too large, or negative where the noise does not allow it.
 
-    ``where(smallest)`` returns the name of the feature of the smallest entry, or of that of largest absolute value.
+    ``low`` is the smallest entry, and ``largest`` the largest absolute value; ``where(smallest)`` returns the name of
+    the feature of either.
     """
-    largest = max(abs(low), abs(high))
     if largest > LARGEST:
         raise ValueError(
             f"X has values up to {largest:.1e} in {where(False)}, whose squares overflow; "
@@ -184,3 +183,14 @@ def holds_squares(largest: float) -> bool:
 def feature_label(index: int, names: Any) -> str:
     """Return how an error text names a feature: by its name if it has one, else by its index."""
     return f"feature {index}" if names is None else f"feature {names[index]!r}"
+
+
+def refuse_held_out(model: Any, where: str) -> None:
+    """Raise a `ValueError` if a model whose rows are not in memory is to learn from held-out rows."""
+    for name, off in (("probability", None), ("conformal", False)):
+        value = getattr(model, name, off)
+        if value != off:
+            raise ValueError(
+                f"{name}={value!r} holds out rows, and needs all of them in memory, got {where}: set {name}={off}, or "
+                "fit to an array."
+            )

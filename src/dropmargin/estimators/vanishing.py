@@ -1,54 +1,34 @@
-r"""The scores of a row when some of its features vanish, by the model's own rule for missing features.
+"""The scores of a row when some of its features vanish, by the model's own rule for missing features.
 
-Features vanish in units: single features, groups, or the features of one column of a table. Under every rule the scores
-are a function of sums over the features that are left, so each unit has one vector of sums, and the scores after any
-removal take one vector per removal::
-
-    missing="error"        sum of w_d (x_d - r_d): a vanished feature has the reference value r_d of the dropout
-    missing="rescale"      sums of w_d (x_d - mu_d), of |w_d| sd_d, and the number of features; see `missing`
-    missing="conditional"  sums of w_d (x_d - mu_d), u_d (x_d - mu_d) / psi_d, u_d u_d' / psi_d, u_d w_d';
-                           see `conditional`
-
-Without dropout noise, the reference value is 0. Sums over the features that are left are added up from the last one to
-vanish, so that without features they are exactly zero.
+Features vanish in units: single features, groups, or the features of one column of a table. A vanished feature is NaN;
+with ``missing="error"`` it has the reference value of the dropout, 0 without dropout.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
 from sklearn.base import RegressorMixin
 
 from dropmargin.data import canonical, is_dense_matrix, row_entries
 from dropmargin.data.missing_values import chunks
 from dropmargin.estimators.base import MarginalisedModel
-from dropmargin.estimators.conditional import Conditional
-from dropmargin.estimators.missing import Rescaled, Rule
 from dropmargin.noise import DropoutNoise
 from dropmargin.typing import Array
 
 _CHUNK = 2**20
 
 
-def _rule_of(model: MarginalisedModel) -> Rule:
-    own = model._coefficients()
-    if model.missing == "rescale":
-        return Rescaled(*own, model.feature_means_, model.feature_deviations_)
-    if model.missing == "conditional":
-        return Conditional(*own, model._factor_model())
-    noise = model._resolved_noise(None)
-    return Rule(*own, noise.reference_values if isinstance(noise, DropoutNoise) else 0.0)
-
-
 class PresentUnits(NamedTuple):
-    """The units of a row that can vanish, and the sums of each; ``rest`` are those of the features that cannot."""
+    """The units of a row that can vanish; its entries, and the place of each entry's unit, the last one for none."""
 
     units: Array
-    sums: Array
-    rest: Array
+    features: Array
+    values: Array
+    place: Array
 
 
 class VanishingFeatures:
@@ -74,11 +54,9 @@ class VanishingFeatures:
         self.labels: list[Any] = [] if self.is_regression else model.classes_.tolist()
         #: Whether an output is a pair of classes.
         self.by_pairs = not self.is_regression and model._has_votes()
-        #: Whether the difference of the scores of two classes is a sum over the features that are left.
-
-    @cached_property
-    def _rule(self) -> Rule:
-        return _rule_of(self._model)
+        noise = model._resolved_noise(None)
+        value = noise.reference_values if isinstance(noise, DropoutNoise) else 0.0
+        self._vanished = np.broadcast_to(value if model.missing == "error" else np.nan, len(units))
 
     def check(self, X: Any) -> Any:
         """Return rows after the checks of a prediction."""
@@ -94,7 +72,7 @@ class VanishingFeatures:
 
     def direction(self, label: int, other: int) -> Array:
         """Return the vector whose product with the scores of all outputs is the score of a class against another."""
-        direction, n_classes = np.zeros(len(self._rule.coef)), len(self.labels)
+        direction, n_classes = np.zeros(len(self._model._coefficients()[0])), len(self.labels)
         if len(direction) == 1:
             direction[0] = 1.0 if self.is_regression or label == 1 else -1.0
         elif self.by_pairs:
@@ -112,49 +90,48 @@ class VanishingFeatures:
 
     def present(self, X: Any) -> Iterator[PresentUnits]:
         """Yield the units of each checked row that can vanish. NaN is a feature that has vanished before."""
-        is_dense, row = is_dense_matrix(X), np.zeros(len(self._units))
-        zeros = self._sums_of_zeros()
+        self._is_dense, row = is_dense_matrix(X), np.zeros(len(self._units))
         for stored, values in row_entries(X):
             row[stored] = values
-            members = self._order if is_dense else self._members(stored[~np.isnan(values)])
-            own = row[members]
+            members = self._order if self._is_dense else self._members(stored[~np.isnan(values)])
+            units = np.unique(self._units[members[~np.isnan(row[members])]])
+            features = np.arange(len(row)) if self._is_dense else np.union1d(members, stored)
+            place = np.searchsorted(units, self._units[features])
+            can_vanish = np.isin(features, members) & np.isin(self._units[features], units)
+            yield PresentUnits(units, features, row[features], np.where(can_vanish, place, len(units)))
             row[stored] = 0.0
-            rest = np.zeros_like(zeros)
-            if not is_dense:  # the zeros that are not stored stay
-                rest = zeros - self._rule.terms(np.union1d(members, stored), 0.0).sum(axis=0)
-            observed = members[~np.isnan(own)]
-            entries = self._rule.terms(observed, own[~np.isnan(own)])
-            units, first = np.unique(self._units[observed], return_index=True)
-            yield PresentUnits(units, np.add.reduceat(entries, first) if len(units) else entries, rest)
 
     def _members(self, stored: Array) -> Array:
-        """Return the features, sorted by unit, of the units that can vanish from a sparse row."""
-        units = np.union1d(self._units[stored], self._always)
-        if len(self._starts) > len(self._units):  # every feature is a unit
-            return self._order[units]
-        parts = [self._order[self._starts[unit] : self._starts[unit + 1]] for unit in units.tolist()]
+        """Return the features of the units that can vanish from a sparse row."""
+        units = np.union1d(self._units[stored], self._always).tolist()
+        parts = [self._order[self._starts[unit] : self._starts[unit + 1]] for unit in units]
         return np.concatenate(parts) if parts else np.empty(0, dtype=int)
 
-    def _sums_of_zeros(self) -> Array:
-        """Return the sums of a row of zeros."""
-        features, width = np.arange(len(self._units)), self._rule.terms(np.zeros(1, dtype=int), 0.0).shape[1]
-        parts = chunks(len(features), width, _CHUNK)
-        return np.sum([self._rule.terms(features[where], 0.0).sum(axis=0) for where in parts], axis=0)
+    def _without(self, row: PresentUnits, is_lost: Array) -> Array:
+        """Return the scores of a row without some units, one row for each row of ``is_lost``."""
+        is_lost = np.hstack([is_lost, np.zeros((len(is_lost), 1), dtype=bool)])
+        width, parts = len(row.features), []
+        for where in chunks(len(is_lost), width, _CHUNK):
+            rows: Any = np.where(is_lost[where][:, row.place], self._vanished[row.features], row.values)
+            if not self._is_dense:
+                n, shape = len(rows), (len(rows), len(self._units))
+                pointers = np.arange(n + 1) * width
+                rows = sparse.csr_array((rows.ravel(), np.tile(row.features, n), pointers), shape=shape)
+            parts.append(self._model._scores(rows))
+        return np.vstack(parts) if parts else np.empty((0, len(np.atleast_2d(self._model.coef_))))
 
     def empty(self, row: PresentUnits) -> Array:
         """Return the scores of a row from which all that can vanish has vanished."""
-        return self._rule.scores(row.rest[None])[0]
+        return self._without(row, np.ones((1, len(row.units)), dtype=bool))[0]
 
     def complete(self, row: PresentUnits) -> Array:
         """Return the scores of a row from which nothing vanishes."""
-        return self._rule.scores((row.rest + row.sums.sum(axis=0))[None])[0]
+        return self._without(row, np.zeros((1, len(row.units)), dtype=bool))[0]
 
     def without_each(self, row: PresentUnits) -> Array:
         """Return the scores of a row without each of its units, one row per unit."""
-        return self._rule.scores(row.rest + row.sums.sum(axis=0) - row.sums)
+        return self._without(row, np.eye(len(row.units), dtype=bool))
 
     def without_first(self, row: PresentUnits, order: Array) -> Array:
         """Return the scores of a row after each removal, if its units vanish in this order."""
-        left = np.zeros_like(row.sums)
-        left[:-1] = np.cumsum(row.sums[order[:0:-1]], axis=0)[::-1]
-        return self._rule.scores(row.rest + left)
+        return self._without(row, np.argsort(order) <= np.arange(len(order))[:, None])

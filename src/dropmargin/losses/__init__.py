@@ -7,7 +7,7 @@ from dropmargin.losses.base import Loss, MGFLoss, MomentLoss
 from dropmargin.losses.gaussian import GaussianHinge, GaussianLogistic
 from dropmargin.losses.mgf import Exponential, MCFLogistic
 from dropmargin.losses.radial import Hinge, Logistic, Quadratic, RadialLoss, SmoothedHinge
-from dropmargin.losses.regression import EpsilonInsensitive, GaussianHuber, Huber
+from dropmargin.losses.regression import EpsilonInsensitive, Huber
 
 #: loss name -> approximation -> class, for classification
 LOSSES: dict[str, dict[str, type[Loss]]] = {
@@ -23,7 +23,7 @@ LOSSES: dict[str, dict[str, type[Loss]]] = {
 REGRESSION_LOSSES: dict[str, dict[str, type[Loss]]] = {
     "quadratic": {"bound": Quadratic},
     "epsilon-insensitive": {"bound": EpsilonInsensitive},
-    "huber": {"bound": Huber, "gaussian": GaussianHuber},
+    "huber": {"bound": Huber},
 }
 
 
@@ -51,7 +51,6 @@ __all__ = [
     "EpsilonInsensitive",
     "Exponential",
     "GaussianHinge",
-    "GaussianHuber",
     "GaussianLogistic",
     "Hinge",
     "Huber",

@@ -7,16 +7,14 @@ With ``u = m - y``, ``r = sqrt(u^2 + v)`` and ``h`` the bound on the expected hi
     Huber                r^2 / 2 up to delta, then delta r - delta^2 / 2
 
 The Huber loss is a concave function of the squared residual, whose expectation is ``r^2``: by Jensen's inequality its
-value at ``r`` is an upper bound of the expected loss. `GaussianHuber` is the expectation under a normal score.
+value at ``r`` is an upper bound of the expected loss.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import ndtr
 
 from dropmargin.losses.base import MomentLoss
-from dropmargin.losses.gaussian import _FAR, _TINY
 from dropmargin.losses.radial import Hinge, RadialLoss, SmoothedHinge, check_positive
 from dropmargin.typing import Array
 
@@ -102,58 +100,3 @@ class Huber(RadialLoss):
 
     def kappa(self, r: Array) -> Array:
         return np.where(r <= self.delta, 0.0, -self.delta / (r * r * r))
-
-
-class GaussianHuber(MomentLoss):
-    """The expected Huber loss under a normal score, in closed form.
-
-    The second derivative of the Huber loss is 1 within ``delta`` and 0 outside. With ``e = y - m``, the expectation has
-    by the heat equation ``phi_v = phi_mm / 2``, and ``phi_mm`` is the probability of a residual within ``delta``.
-
-    Parameters
-    ----------
-    delta : float, default=1.35
-        As in `Huber`.
-    """
-
-    suits_regression = True
-
-    def __init__(self, delta: float = 1.35) -> None:
-        self.delta = check_positive("delta", delta)
-
-    def _ends(self, y: Array, m: Array, v: Array) -> tuple[Array, Array, Array, Array]:
-        """Return residual, standard deviation, and the standardised distances to ``-delta`` and ``delta``."""
-        e, sd = y - m, np.maximum(np.sqrt(v), _TINY)
-        with np.errstate(over="ignore"):
-            low, high = (np.clip((end - e) / sd, -_FAR, _FAR) for end in (-self.delta, self.delta))
-        return e, sd, low, high
-
-    def value(self, y: Array, m: Array, v: Array) -> Array:
-        e, sd, low, high = self._ends(y, m, v)
-        inside = ndtr(high) - ndtr(low)
-        square = (np.square(e) + v) * inside - sd * ((e + self.delta) * _normal(high) - (e - self.delta) * _normal(low))
-        # outside, delta |E| - delta^2 / 2: the mean of E beyond either end
-        above = (e - 0.5 * self.delta) * ndtr(-high) + sd * _normal(high)
-        below = (-e - 0.5 * self.delta) * ndtr(low) + sd * _normal(low)
-        return 0.5 * square + self.delta * (above + below)
-
-    def gradient(self, y: Array, m: Array, v: Array) -> tuple[Array, Array]:
-        e, sd, low, high = self._ends(y, m, v)
-        inside = ndtr(high) - ndtr(low)
-        clipped = e * inside - sd * (_normal(high) - _normal(low)) + self.delta * (ndtr(-high) - ndtr(low))
-        return -clipped, 0.5 * inside
-
-    def curvature(self, y: Array, m: Array, v: Array) -> tuple[Array, Array, Array]:
-        _, sd, low, high = self._ends(y, m, v)
-        at_low, at_high = _normal(low) / sd, _normal(high) / sd
-        return ndtr(high) - ndtr(low), 0.5 * (at_high - at_low), 0.25 * (low * at_low - high * at_high) / sd
-
-    def majoriser(self, y: Array, m: Array, v: Array) -> Array:
-        return Huber(self.delta).majoriser(y, m, v)
-
-    def without_noise(self) -> Huber:
-        return Huber(self.delta)
-
-
-def _normal(x: Array) -> Array:
-    return np.exp(-0.5 * np.square(x)) / np.sqrt(2.0 * np.pi)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from joblib import effective_n_jobs
 from sklearn import get_config
-from sklearn.base import BaseEstimator, is_classifier
+from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import check_cv
 from sklearn.utils import indexable
@@ -17,28 +17,22 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.validation import check_is_fitted
 
 from dropmargin.data import Rows
-from dropmargin.estimators import held_out, validation
+from dropmargin.data.missing_values import STATISTICS
+from dropmargin.estimators import calibration, conformal, held_out, validation
 from dropmargin.estimators.base import MarginalisedModel
-from dropmargin.estimators.fitting import (
-    TrainingRows,
-    check_rows,
-    classes_of,
-    fit_rows,
-    n_outputs,
-    problem_of,
-    scale_of_C,
-    set_or_delete,
-)
+from dropmargin.estimators.fitting import classes_of, fit_rows, n_outputs, problem_of, scale_of_C
 from dropmargin.estimators.parameters import (
     Parameters,
     RunParameters,
-    SharedParameters,
     boolean,
     check_parameters,
     parameter,
     specification,
 )
+from dropmargin.estimators.prediction import Prediction
+from dropmargin.estimators.rows import TrainingRows, check_rows, set_or_delete
 from dropmargin.estimators.scorers import PredictionScorer, RowScorer, target_scorer
+from dropmargin.losses import Loss
 from dropmargin.model_selection.folds import Fold, Targets
 from dropmargin.model_selection.grid import Grid, check_grid, check_noise, check_problems
 from dropmargin.model_selection.results import cv_results, warn_at_ends, warn_constant
@@ -54,6 +48,8 @@ from dropmargin.model_selection.search import (
 from dropmargin.noise import Noise
 from dropmargin.typing import Array
 
+# The attributes of the best model that the search has as well, beside the statistics of the features.
+_OF_BEST = ("coef_", "intercept_", "classes_", "n_features_in_", "feature_names_in_", "residual_deviation_")
 # Coefficients of all points are kept up to this many bytes, unless ``store_coefs`` is given.
 _MOST_STORED = 2**28
 
@@ -71,7 +67,7 @@ class GridParameters(Parameters):
     store_coefs: bool | str = parameter(default="auto")
 
 
-class MarginalisedModelCV(RunParameters, SharedParameters, GridParameters, BaseEstimator):
+class MarginalisedModelCV(Prediction, GridParameters):
     """Base of the models that choose noise and ``C`` by cross-validation."""
 
     verbose: int = parameter(default=1)
@@ -201,12 +197,18 @@ class MarginalisedModelCV(RunParameters, SharedParameters, GridParameters, BaseE
             fit_rows(best, problem_of(best), rows, n_threads, start)
             held_out.learn(best, rows, splits, coefs, n_threads)
         self.best_estimator_ = best
-        for name in ("coef_", "intercept_", "classes_", "n_features_in_", "feature_names_in_"):
+        for name in (*_OF_BEST, *STATISTICS, *calibration.ATTRIBUTES, *conformal.ATTRIBUTES):
             set_or_delete(self, name, getattr(best, name, None))
 
-    def _best(self) -> MarginalisedModel:
-        check_is_fitted(self, "best_estimator_")
-        return self.best_estimator_
+    def _make_loss(self) -> Loss:
+        return plain_model(self)._make_loss()
+
+    def _resolved_noise(self, noise: Any) -> Noise:
+        return self.best_estimator_._resolved_noise(noise)
+
+    def _set_coef(self, coef: Any) -> Self:
+        self.coef_ = self.best_estimator_.coef_ = coef
+        return self
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the score of the rows of ``X``.
@@ -226,29 +228,8 @@ class MarginalisedModelCV(RunParameters, SharedParameters, GridParameters, BaseE
             The score of ``scoring``; by default the accuracy of a classifier, or R^2 of a regressor.
         """
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}
-        return float(self._scorer()(self._best(), X, y, **weights))
-
-    def sparsify(self) -> Self:
-        """Convert the coefficients to a sparse array, see `DropoutSVC.sparsify`.
-
-        Returns
-        -------
-        self : object
-            The estimator, with ``coef_``, also of ``best_estimator_``, as a CSR array.
-        """
-        self.coef_ = self._best().sparsify().coef_
-        return self
-
-    def densify(self) -> Self:
-        """Convert the coefficients to a dense array, which they are after `fit`.
-
-        Returns
-        -------
-        self : object
-            The estimator, with ``coef_``, also of ``best_estimator_``, as an ndarray.
-        """
-        self.coef_ = self._best().densify().coef_
-        return self
+        check_is_fitted(self)
+        return float(self._scorer()(self.best_estimator_, X, y, **weights))
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Return which parameters of `fit` go to the splitter and which to the scorer.
@@ -264,12 +245,6 @@ class MarginalisedModelCV(RunParameters, SharedParameters, GridParameters, BaseE
             .add(splitter=check_cv(self.cv, classifier=is_classifier(self)), method_mapping=_mapping("split"))
             .add(scorer=self._scorer(), method_mapping=_mapping("score"))
         )
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = self.missing != "error"
-        return tags
 
 
 def run_search(

@@ -5,26 +5,14 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import ClassifierMixin
-from sklearn.utils.metaestimators import available_if
 
 from dropmargin.estimators import DropoutLogisticRegression, DropoutSVC, NoisyLinearClassifier
-from dropmargin.estimators.classification import MarginalisedClassifier
-from dropmargin.estimators.parameters import ApproximationParameter, ClassParameters, LossParameter
+from dropmargin.estimators.classification import Classification, MarginalisedClassifier
+from dropmargin.estimators.parameters import ApproximationParameter, LossParameter
 from dropmargin.estimators.scorers import Accuracy, ExpectedAccuracy
-from dropmargin.model_selection.base import MarginalisedModelCV, plain_model
+from dropmargin.model_selection.base import MarginalisedModelCV
 from dropmargin.noise import Noise
 from dropmargin.typing import Array
-
-
-def _plain_has(name: str) -> Any:
-    """Return the check that the plain classifier has a method; if not, it raises the error of the plain classifier."""
-
-    def check(estimator: MarginalisedClassifierCV) -> bool:
-        getattr(getattr(estimator, "best_estimator_", None) or plain_model(estimator), name)
-        return True
-
-    return check
 
 
 def target_scorers(noise: Noise, scoring: Any, multi_class: str) -> tuple[Accuracy, ExpectedAccuracy]:
@@ -39,7 +27,7 @@ def target_scorers(noise: Noise, scoring: Any, multi_class: str) -> tuple[Accura
     return Accuracy(), ExpectedAccuracy(noise)
 
 
-class MarginalisedClassifierCV(ClassParameters, ClassifierMixin, MarginalisedModelCV):
+class MarginalisedClassifierCV(Classification, MarginalisedModelCV):
     """Base of the classifiers that choose noise and ``C`` by cross-validation."""
 
     _plain_class: ClassVar[type[MarginalisedClassifier]]
@@ -58,113 +46,6 @@ class MarginalisedClassifierCV(ClassParameters, ClassifierMixin, MarginalisedMod
 
     def _target_scorers(self, noise: Noise) -> tuple[Accuracy, ExpectedAccuracy]:
         return target_scorers(noise, self.scoring, self.multi_class)
-
-    def predict(self, X: Any) -> Array:
-        """Return the predicted label of each row of ``X``.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data. NaN is a missing feature, unless ``missing="error"``.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-            Labels of ``classes_``.
-        """
-        return self._best().predict(X)
-
-    def decision_function(self, X: Any) -> Array:
-        """Return the scores of the rows of ``X``.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data. NaN is a missing feature, unless ``missing="error"``.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
-            As in `DropoutSVC.decision_function`.
-        """
-        return self._best().decision_function(X)
-
-    @available_if(_plain_has("predict_proba"))
-    def predict_proba(self, X: Any) -> Array:
-        """Return the probability of each class.
-
-        Only with ``probability``, or for losses whose scores are log-odds (the logistic losses), and not with
-        ``multi_class="ovo"``.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data. NaN is a missing feature, unless ``missing="error"``.
-
-        Returns
-        -------
-        probabilities : ndarray of shape (n_samples, n_classes)
-            As in `DropoutLogisticRegression.predict_proba`.
-        """
-        return self._best().predict_proba(X)
-
-    @available_if(_plain_has("predict_log_proba"))
-    def predict_log_proba(self, X: Any) -> Array:
-        """Return the logarithm of the probability of each class.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data. NaN is a missing feature, unless ``missing="error"``.
-
-        Returns
-        -------
-        log_probabilities : ndarray of shape (n_samples, n_classes)
-            The logarithm of `predict_proba`.
-        """
-        return self._best().predict_log_proba(X)
-
-    def predict_stability(
-        self, X: Any, noise: Any = None, method: str = "auto", *, n_draws: int = 2048, random_state: Any = 0
-    ) -> Array:
-        """Return, for each row, the probability that its predicted label is still predicted under noise.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data. NaN is a missing feature, unless ``missing="error"``.
-        noise : float, Noise or None, default=None
-            A number means ``DropoutNoise(rate=noise)``, ``None`` the chosen noise.
-        method : {"auto", "normal", "guaranteed"}, default="auto"
-            As in `DropoutSVC.predict_stability`.
-        n_draws : int, default=2048
-            Number of draws of ``method="auto"``.
-        random_state : int, RandomState instance or None, default=0
-            Seed of these draws.
-
-        Returns
-        -------
-        probabilities : ndarray of shape (n_samples,)
-            Probabilities, or lower bounds on them.
-        """
-        return self._best().predict_stability(X, noise, method, n_draws=n_draws, random_state=random_state)
-
-    def predict_set(self, X: Any, coverage: float = 0.9) -> Array:
-        """Return the labels that each row may have, as `DropoutSVC.predict_set`.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data. NaN is a missing feature, unless ``missing="error"``.
-        coverage : float, default=0.9
-            The probability with which the set is to contain the label.
-
-        Returns
-        -------
-        sets : ndarray of bool of shape (n_samples, n_classes)
-            Whether each label of ``classes_`` is in the set.
-        """
-        return self._best().predict_set(X, coverage)
 
 
 class DropoutSVCCV(ApproximationParameter, MarginalisedClassifierCV):
@@ -226,7 +107,7 @@ class DropoutSVCCV(ApproximationParameter, MarginalisedClassifierCV):
         Their indices in ``noises_`` and ``Cs_``.
     best_estimator_ : DropoutSVC
         The plain classifier with the chosen noise and ``C``, fitted to all rows.
-    coef_, intercept_, classes_, n_features_in_, feature_names_in_
+    coef_, intercept_, classes_, n_features_in_, feature_names_in_, feature_means_
         The attributes of ``best_estimator_``.
     noises_ : tuple of Noise or None
         The noises of the grid.
@@ -242,7 +123,7 @@ class DropoutSVCCV(ApproximationParameter, MarginalisedClassifierCV):
     coefs_paths_ : ndarray of shape (n_folds, n_noises, n_Cs, n_outputs, n_features + 1)
         The coefficients, followed by the intercept. Only if they are stored.
     n_iter_ : ndarray of shape (n_folds, n_noises, n_Cs)
-        Numbers of outer iterations; 0 for points that were interpolated, or known from another point to be constant.
+        Numbers of outer iterations; 0 for points that were interpolated.
     refined_ : ndarray of bool of shape (n_noises, n_Cs)
         Whether a point was solved to ``tol / 10``. Other points were solved to a low tolerance or, where ``n_iter_`` is
         0, interpolated.
@@ -327,7 +208,7 @@ class DropoutLogisticRegressionCV(ApproximationParameter, MarginalisedClassifier
         Their indices in ``noises_`` and ``Cs_``.
     best_estimator_ : DropoutLogisticRegression
         The plain classifier with the chosen noise and ``C``, fitted to all rows.
-    coef_, intercept_, classes_, n_features_in_, feature_names_in_
+    coef_, intercept_, classes_, n_features_in_, feature_names_in_, feature_means_
         The attributes of ``best_estimator_``.
     noises_ : tuple of Noise or None
         The noises of the grid.
@@ -343,7 +224,7 @@ class DropoutLogisticRegressionCV(ApproximationParameter, MarginalisedClassifier
     coefs_paths_ : ndarray of shape (n_folds, n_noises, n_Cs, n_outputs, n_features + 1)
         The coefficients, followed by the intercept. Only if they are stored.
     n_iter_ : ndarray of shape (n_folds, n_noises, n_Cs)
-        Numbers of outer iterations; 0 for points that were interpolated, or known from another point to be constant.
+        Numbers of outer iterations; 0 for points that were interpolated.
     refined_ : ndarray of bool of shape (n_noises, n_Cs)
         Whether a point was solved to ``tol / 10``. Other points were solved to a low tolerance or, where ``n_iter_`` is
         0, interpolated.
@@ -426,7 +307,7 @@ class NoisyLinearClassifierCV(LossParameter, ApproximationParameter, Marginalise
         Their indices in ``noises_`` and ``Cs_``.
     best_estimator_ : NoisyLinearClassifier
         The plain classifier with the chosen noise and ``C``, fitted to all rows.
-    coef_, intercept_, classes_, n_features_in_, feature_names_in_
+    coef_, intercept_, classes_, n_features_in_, feature_names_in_, feature_means_
         The attributes of ``best_estimator_``.
     noises_ : tuple of Noise or None
         The noises of the grid.
@@ -442,7 +323,7 @@ class NoisyLinearClassifierCV(LossParameter, ApproximationParameter, Marginalise
     coefs_paths_ : ndarray of shape (n_folds, n_noises, n_Cs, n_outputs, n_features + 1)
         The coefficients, followed by the intercept. Only if they are stored.
     n_iter_ : ndarray of shape (n_folds, n_noises, n_Cs)
-        Numbers of outer iterations; 0 for points that were interpolated, or known from another point to be constant.
+        Numbers of outer iterations; 0 for points that were interpolated.
     refined_ : ndarray of bool of shape (n_noises, n_Cs)
         Whether a point was solved to ``tol / 10``. Other points were solved to a low tolerance or, where ``n_iter_`` is
         0, interpolated.

@@ -12,7 +12,8 @@ from sklearn.utils import _safe_indexing
 from dropmargin.data import Rows
 from dropmargin.data.missing_values import negative_zero_to_nan
 from dropmargin.estimators.base import MarginalisedModel
-from dropmargin.estimators.fitting import TrainingRows, set_coefficients
+from dropmargin.estimators.fitting import set_coefficients
+from dropmargin.estimators.rows import TrainingRows
 from dropmargin.estimators.scorers import RowScorer, scores_of_rows
 from dropmargin.typing import Array
 
@@ -22,17 +23,14 @@ class Targets(NamedTuple):
 
     codes: Array
     sample_weight: Array
-    is_weighted: bool
     edges: Array
 
     @classmethod
     def of(cls, rows: TrainingRows) -> Targets:
         """Gather the targets of all rows."""
         found = rows.partitions.map(_targets_of)
-        codes = [own for own, _ in found]
-        weights = [np.ones(len(own)) if given is None else given for own, given in found]
-        is_weighted = any(given is not None for _, given in found)
-        return cls(np.concatenate(codes), np.concatenate(weights), is_weighted, np.cumsum([0, *map(len, codes)]))
+        codes, weights = zip(*found, strict=True)
+        return cls(np.concatenate(codes), np.concatenate(weights), np.cumsum([0, *map(len, codes)]))
 
 
 @dataclass(eq=False)
@@ -123,7 +121,7 @@ class ScoredRows(Rows):
     index: Array
 
 
-def _targets_of(rows: Rows) -> tuple[Array, Array | None]:
+def _targets_of(rows: Rows) -> tuple[Array, Array]:
     return rows.y, rows.sample_weight
 
 
@@ -135,9 +133,8 @@ def _with_weights(rows: Rows, weights: Array, edges: Array) -> Rows:
 def _take_test(rows: Rows, test: Array, edges: Array, labels: Array, has_missing: bool) -> ScoredRows:
     first, last = np.searchsorted(test, edges[rows.number : rows.number + 2])
     index = test[first:last] - edges[rows.number]
-    weights = None if rows.sample_weight is None else rows.sample_weight[index]
     X = negative_zero_to_nan(rows.X[index]) if has_missing else rows.X[index]
-    own = ScoredRows(X, labels[rows.y[index]], weights, rows.number)
+    own = ScoredRows(X, labels[rows.y[index]], rows.sample_weight[index], rows.number)
     own.index = test[first:last]
     return own
 
@@ -152,7 +149,7 @@ def _sum_scores(rows: ScoredRows, model: Any, scorer: RowScorer, is_weighted: bo
     """Return the sum of the scores of the test rows, times their weights, and the sum of the weights."""
     if not len(rows):
         return 0.0, 0.0
-    weights = rows.sample_weight if is_weighted and rows.sample_weight is not None else np.ones(len(rows))
+    weights = rows.sample_weight if is_weighted else np.ones(len(rows))
     return float(weights @ scorer.of_rows(model, rows.X, rows.y)), float(weights.sum())
 
 

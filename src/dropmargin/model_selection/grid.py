@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from dropmargin.estimators.base import MarginalisedModel
-from dropmargin.estimators.fitting import TrainingRows, problem_of
+from dropmargin.estimators.fitting import problem_of
+from dropmargin.estimators.rows import TrainingRows
 from dropmargin.estimators.validation import check_number
 from dropmargin.noise import Noise, Variance, as_noise
 from dropmargin.typing import Array

@@ -11,7 +11,8 @@ from sklearn.utils.validation import _num_samples
 
 from dropmargin.estimators import DropoutSVC
 from dropmargin.estimators.classification import MarginalisedClassifier
-from dropmargin.estimators.fitting import check_rows, classes_of, problem_of
+from dropmargin.estimators.fitting import classes_of, problem_of
+from dropmargin.estimators.rows import check_rows
 from dropmargin.estimators.scorers import OfGivenRows, target_scorer
 from dropmargin.model_selection.classifiers import target_scorers
 from dropmargin.model_selection.folds import Fold

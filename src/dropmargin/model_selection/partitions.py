@@ -20,9 +20,9 @@ from dropmargin.data import Partitions, Rows, stack_rows
 from dropmargin.data.missing_values import negative_zero_to_nan
 from dropmargin.estimators import validation
 from dropmargin.estimators.base import MarginalisedModel
-from dropmargin.estimators.fitting import TrainingRows, check_rows
+from dropmargin.estimators.fitting import fit_partitions, partition_problem
 from dropmargin.estimators.parameters import check_parameters
-from dropmargin.estimators.partition_fit import checked_rows, fit_partitions, partition_problem
+from dropmargin.estimators.rows import TrainingRows, check_partitions, check_rows
 from dropmargin.model_selection.base import MarginalisedModelCV, plain_model, run_search
 from dropmargin.model_selection.folds import Targets
 from dropmargin.progress import Progress
@@ -102,9 +102,9 @@ def search_partitions(
         check_parameters(estimator)
         model = plain_model(estimator)
         partition_problem(model)  # its parameters are checked before the rows
-        rows, given, n_threads = checked_rows(model, data, names, feature_names), None, 1
+        rows, given, n_threads = check_partitions(model, data, names, feature_names), None, 1
         targets = Targets.of(rows)
-        weights = targets.sample_weight if targets.is_weighted else None
+        weights = targets.sample_weight if np.any(targets.sample_weight != 1.0) else None
         # The size of all rows in double precision; a stored entry of sparse rows has an index.
         n_bytes = rows.n_stored * (8 if rows.is_dense else 12)
         if n_bytes <= _GATHERED_BYTES and (rows.feature_names is None or rows.is_dense):

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dropmargin.data import TrainingData
-from dropmargin.estimators.fitting import TrainingRows
+from dropmargin.estimators.rows import TrainingRows
 from dropmargin.losses import MomentLoss
 from dropmargin.model_selection.grid import Grid, Point
 from dropmargin.solvers import SOLVERS, Problem, solve, solve_outputs, with_means

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
-
-from sklearn.base import RegressorMixin
+from typing import ClassVar
 
 from dropmargin.estimators import DropoutRidge, DropoutSVR
 from dropmargin.estimators.parameters import EpsilonParameter
-from dropmargin.estimators.regression import MarginalisedRegressor
+from dropmargin.estimators.regression import MarginalisedRegressor, Regression
 from dropmargin.estimators.scorers import R2, Error, ExpectedError
 from dropmargin.model_selection.base import MarginalisedModelCV
 from dropmargin.noise import Noise
@@ -18,7 +16,7 @@ from dropmargin.typing import Array
 _METRICS = {"neg_mean_squared_error": "squared", "neg_mean_absolute_error": "absolute"}
 
 
-class MarginalisedRegressorCV(RegressorMixin, MarginalisedModelCV):
+class MarginalisedRegressorCV(Regression, MarginalisedModelCV):
     """Base of the regressors that choose noise and ``C`` by cross-validation."""
 
     _plain_class: ClassVar[type[MarginalisedRegressor]]
@@ -39,44 +37,6 @@ class MarginalisedRegressorCV(RegressorMixin, MarginalisedModelCV):
             )
         metric = self._target_metric if self.scoring is None else _METRICS[self.scoring]
         return Error(metric), ExpectedError(noise, metric)
-
-    def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Return the predicted number of each row of ``X``.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data. NaN is a missing feature, unless ``missing="error"``.
-        return_std : bool, default=False
-            Whether to return standard deviations, as in `DropoutRidge.predict`.
-
-        Returns
-        -------
-        predictions : ndarray of shape (n_samples,)
-            The predicted numbers.
-        deviations : ndarray of shape (n_samples,)
-            Their standard deviations given the observed features; only with ``return_std=True``.
-        """
-        return self._best().predict(X, return_std)
-
-    def predict_interval(self, X: Any, coverage: float = 0.9, *, residual_deviation: float | None = None) -> Array:
-        """Return an interval for the number of each row of ``X``, as `DropoutRidge.predict_interval`.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data. NaN is a missing feature, with ``missing="conditional"``.
-        coverage : float, default=0.9
-            The probability with which the interval is to contain the number.
-        residual_deviation : float, default=None
-            The standard deviation of the residuals; ``None`` for that of ``best_estimator_``.
-
-        Returns
-        -------
-        intervals : ndarray of shape (n_samples, 2)
-            Lower and upper ends.
-        """
-        return self._best().predict_interval(X, coverage, residual_deviation=residual_deviation)
 
 
 class DropoutRidgeCV(MarginalisedRegressorCV):
@@ -137,7 +97,7 @@ class DropoutRidgeCV(MarginalisedRegressorCV):
         Their indices in ``noises_`` and ``Cs_``.
     best_estimator_ : DropoutRidge
         The plain regressor with the chosen noise and ``C``, fitted to all rows.
-    coef_, intercept_, n_features_in_, feature_names_in_
+    coef_, intercept_, n_features_in_, feature_names_in_, feature_means_
         The attributes of ``best_estimator_``.
     noises_ : tuple of Noise or None
         The noises of the grid.
@@ -234,7 +194,7 @@ class DropoutSVRCV(EpsilonParameter, MarginalisedRegressorCV):
         Their indices in ``noises_`` and ``Cs_``.
     best_estimator_ : DropoutSVR
         The plain regressor with the chosen noise and ``C``, fitted to all rows.
-    coef_, intercept_, n_features_in_, feature_names_in_
+    coef_, intercept_, n_features_in_, feature_names_in_, feature_means_
         The attributes of ``best_estimator_``.
     noises_ : tuple of Noise or None
         The noises of the grid.

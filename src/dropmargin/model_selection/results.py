@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -57,16 +58,12 @@ def warn_constant(target: str, is_highest: bool, stacklevel: int) -> None:
     stacklevel : int
         As in `warnings.warn`, as if called by the caller.
     """
-    what = f"is constant: it has no coefficients and predicts the same {target} for all rows"
+    text = f"The chosen model is constant: it has no coefficients and predicts the same {target} for all rows"
     if is_highest:
-        what = f"{what}, and no point of the grid scores higher"
-        remedy = "Add larger values to Cs, or weaker noise to noises."
-        option = "Add larger values, or weaker noise to --noises"
+        text += ", and no point of the grid scores higher. Add larger values to Cs, or weaker noise to noises."
     else:
-        what = f"{what}; its score is within one standard error of the highest"
-        remedy, option = "The highest is chosen by rule='best'.", "The highest is chosen by --rule best"
-    warning = ParameterWarning(f"The chosen model {what}. {remedy}", "Cs", f"the chosen model {what}. {option}")
-    warnings.warn(warning, stacklevel=stacklevel + 1)
+        text += "; its score is within one standard error of the highest. The highest is chosen by rule='best'."
+    warnings.warn(ParameterWarning(text, "Cs"), stacklevel=stacklevel + 1)
 
 
 def warn_at_ends(grid: Grid, mean: Array, chosen: Point, stacklevel: int) -> None:
@@ -76,54 +73,30 @@ def warn_at_ends(grid: Grid, mean: Array, chosen: Point, stacklevel: int) -> Non
     dropout rates from 0.9 on, and for a noise without parameters. ``stacklevel`` is as in `warnings.warn`, as if called
     by the caller.
     """
-    for warning in (_end_of_cs(grid, mean, chosen), _end_of_noises(grid, mean, chosen)):
-        if warning is not None:
-            warnings.warn(warning, stacklevel=stacklevel + 1)
-
-
-def _end_of_cs(grid: Grid, mean: Array, chosen: Point) -> ParameterWarning | None:
     row, column = chosen
-    last = len(grid.Cs) - 1
-    if last == 0 or column not in (0, last):
-        return None
-    inner = 1 if column == 0 else last - 1
-    if _is_flat(mean[row, column], mean[row, inner]):
-        return None
-    C, step = grid.Cs[column], grid.Cs[column] / grid.Cs[inner]
-    end, other = ("smallest", "smaller") if column == 0 else ("largest", "larger")
-    examples = ", ".join(f"{value:.3g}" for value in sorted((C * step, C * step**2)))
-    return ParameterWarning(
-        f"The chosen C={C:.6g} is the {end} of Cs; {other} values may score higher. Add {other} values to Cs, such as "
-        f"{examples}.",
-        "Cs",
-        f"the chosen C {C:.6g} is the {end} of the grid; {other} values may score higher. Add {other} values, such as "
-        f"{examples}",
-    )
-
-
-def _end_of_noises(grid: Grid, mean: Array, chosen: Point) -> ParameterWarning | None:
-    row, column = chosen
-    noise = grid.noises[row]
-    if noise is None or noise.variance().is_zero or not noise.get_params(deep=False):
-        return None
-    free = [i for i, other in enumerate(grid.noises) if other is None or other.variance().is_zero]
+    side = _end(range(len(grid.Cs)), column, mean[row])
+    if side:
+        C, step = grid.Cs[column], grid.Cs[column] / grid.Cs[column - side]
+        end, other = ("smallest", "smaller") if side < 0 else ("largest", "larger")
+        examples = ", ".join(f"{value:.3g}" for value in sorted((C * step, C * step**2)))
+        text = f"The chosen C={C:.6g} is the {end} of Cs; {other} values may score higher. Add {other} values to Cs"
+        warnings.warn(ParameterWarning(f"{text}, such as {examples}.", "Cs"), stacklevel=stacklevel + 1)
+    noise, free = grid.noises[row], [i for i, own in enumerate(grid.noises) if own is None or own.variance().is_zero]
+    if noise is None or row in free or not noise.get_params(deep=False):
+        return
     alike = [i for i, other in enumerate(grid.noises) if type(other) is type(noise) and i not in free]
-    order = free + sorted(alike, key=lambda i: noise_level(grid.noises[i]))
-    place = order.index(row)
-    is_natural_end = isinstance(noise, DropoutNoise) and noise_level(noise) >= HIGHEST_RATE
-    if len(order) == 1 or 0 < place < len(order) - 1 or (place > 0 and is_natural_end):
-        return None
-    if _is_flat(mean[row, column], mean[order[1 if place == 0 else place - 1], column]):
-        return None
-    end, other = ("weakest", "weaker noise, or None for no noise,") if place == 0 else ("strongest", "stronger noise")
-    option = other.replace("None", "none")
-    return ParameterWarning(
-        f"The chosen noise {noise!r} is the {end} {type(noise).__name__} of noises; {other} may score higher. Add "
-        "it to noises.",
-        "noises",
-        f"the chosen noise is the {end} of its kind in the grid; {option} may score higher. Add it to the list",
-    )
+    side = _end(free + sorted(alike, key=lambda i: noise_level(grid.noises[i])), row, mean[:, column])
+    if side < 0 or (side > 0 and not (isinstance(noise, DropoutNoise) and noise_level(noise) >= HIGHEST_RATE)):
+        end, other = ("weakest", "weaker noise, or None for no noise,") if side < 0 else ("strongest", "stronger noise")
+        text = f"The chosen noise {noise!r} is the {end} {type(noise).__name__} of noises; {other} may score higher."
+        warnings.warn(ParameterWarning(f"{text} Add it to noises.", "noises"), stacklevel=stacklevel + 1)
 
 
-def _is_flat(score: float, other: float) -> bool:
-    return bool(np.round(score, _DIGITS) == np.round(other, _DIGITS))
+def _end(order: Sequence[int], chosen: int, scores: Array) -> int:
+    """Return -1 or 1 if the chosen index is first or last of several, and its score differs from the next; else 0."""
+    place, last = order.index(chosen), len(order) - 1
+    if last == 0 or 0 < place < last:
+        return 0
+    inner = order[1 if place == 0 else last - 1]
+    is_flat = np.round(scores[chosen], _DIGITS) == np.round(scores[inner], _DIGITS)
+    return 0 if is_flat else -1 if place == 0 else 1

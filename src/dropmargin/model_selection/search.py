@@ -25,7 +25,6 @@ from sklearn import config_context, get_config
 from sklearn.base import is_regressor
 from sklearn.exceptions import ConvergenceWarning
 
-from dropmargin.errors import ParameterError
 from dropmargin.estimators.base import MarginalisedModel
 from dropmargin.estimators.fitting import n_outputs, set_classes, set_coefficients, training_data
 from dropmargin.estimators.scorers import RowScorer
@@ -175,29 +174,15 @@ def try_scorer(search: Search, fold: Fold) -> None:
         try:
             search.score(model, fold, (0, 0), Solution(coef))
         except (AttributeError, ValueError) as error:
-            remedy, option = _other_scores(model, error)
-            message = (
-                f"scoring={search.scorer!r} cannot be computed for {type(model).__name__}: {error} Choose {remedy}"
-            )
-            raise ParameterError(message, "scoring", option) from error
-
-
-def _other_scores(model: MarginalisedModel, error: Exception) -> tuple[str, str]:
-    """Return what to choose in place of a score that cannot be computed, in the words of Python and of an option."""
-    if is_regressor(model):
-        remedy = "a score of regression, such as 'r2' or 'neg_root_mean_squared_error'."
-        return remedy, "it cannot be computed for numbers; choose another, such as r2 or neg_root_mean_squared_error"
-    if isinstance(error, AttributeError):
-        remedy = (
-            "a scoring that needs no probabilities, such as 'accuracy' or 'roc_auc', or the logistic loss with "
-            "multi_class='ovr', which has them."
-        )
-        return remedy, (
-            "it needs probabilities, which this loss does not have (or does not have for pairs of classes); choose "
-            "another score, such as accuracy, or the logistic loss"
-        )
-    remedy = "a score of classification, such as 'accuracy' or 'f1_macro'."
-    return remedy, f"it cannot be computed for these labels ({error}); choose another, such as accuracy or f1_macro"
+            if is_regressor(model):
+                remedy = "a score of regression, such as 'r2'"
+            elif isinstance(error, AttributeError):
+                remedy = "a score without probabilities, as 'accuracy', or the logistic loss with multi_class='ovr'"
+            else:
+                remedy = "a score of classification, such as 'accuracy' or 'f1_macro'"
+            raise ValueError(
+                f"scoring={search.scorer!r} cannot be computed for {type(model).__name__}: {error} Choose {remedy}."
+            ) from error
 
 
 def warn_unconverged(converged: Array, stacklevel: int) -> None:

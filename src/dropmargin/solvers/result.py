@@ -47,6 +47,8 @@ class Options:
         Whether products with the rows are in single precision.
     max_inner : int, default=250
         The most iterations of conjugate gradients in a step.
+    near : ndarray of shape (n_features + 1, n_columns), default=None
+        Coefficients near the solution, for methods that do not start from it.
     """
 
     tol: float
@@ -55,6 +57,7 @@ class Options:
     warm: bool = False
     is_single: bool = False
     max_inner: int = 250
+    near: Array | None = None
 
 
 @dataclass(frozen=True)

@@ -206,18 +206,20 @@ def solve_outputs(
     features = prepare(problem, data)
     columns, means, variance = features
     # 1. The start: given, or a rough fit to a subsample where that saves passes, or zero with a good intercept.
-    sample, first_passes = None, 0.0
+    sample, first_passes, near = None, 0.0, None
     has_kink = isinstance(problem.loss, MomentLoss) and problem.loss.kink > 0.0
     if has_kink and start is not None and ((variance.is_zero and not problem.penalty.l1) or not start[:-1].any()):
-        start = None  # far from the minima of the first smoothed problems
+        near, start = start, None  # far from the minima of the first smoothed problems
     if start is None and _suits_subsample(problem, data):
         sample = data.subsample(outputs)
         if sample is not None:
             start, first_passes = _start_from_subsample(problem, sample, data, outputs)
     is_warm = start is not None
-    coef = _first_coef(problem, data, outputs, columns) if start is None else columns.select(start.astype(np.float64))
+    first, near = (None if one is None else columns.select(one.astype(np.float64)) for one in (start, near))
+    coef = _first_coef(problem, data, outputs, columns) if first is None else first
     if means is not None:
-        coef[-1] += means[columns.features] @ coef[:-1]
+        for given in (coef,) if near is None else (coef, near):
+            given[-1] += means[columns.features] @ given[:-1]
     # 2. The objective, with Hessians from the subsample where there are many rows for each feature.
     objective = make_objective(problem, data, outputs, features, n_threads)
     if sample is not None and is_warm and data.n_rows >= _ROWS_FOR_SAMPLED_HESSIAN * data.n_features:
@@ -227,7 +229,7 @@ def solve_outputs(
         objective = replace(objective, sample=own)
     # 3. The solver.
     is_warm |= isinstance(problem.loss, MomentLoss) and problem.loss.is_quadratic
-    options = Options(problem.tol, problem.max_iter, problem.monitor, warm=is_warm, is_single=problem.is_single)
+    options = Options(problem.tol, problem.max_iter, problem.monitor, is_warm, problem.is_single, near=near)
     result = _run(problem, objective, coef, options)
     # 4. Coefficients of all features.
     if objective.has_kink and not problem.loss.suits_regression:
@@ -357,7 +359,8 @@ def _run_hinge(objective: Objective, coef: Array, options: Options) -> Result:
     left = [k for k, result in enumerate(found) if result is None]
     is_moderate = p <= _INTERIOR_FEATURES and n * p <= _INTERIOR_ENTRIES
     if left and is_moderate and options.tol >= _INTERIOR_TOL:
-        for k, result in zip(left, interior_point(objective.select(np.array(left)), options), strict=True):
+        near = None if options.near is None else options.near[:, left]
+        for k, result in zip(left, interior_point(objective.select(np.array(left)), options, near), strict=True):
             found[k] = result
     columns = zip(found, single, coef.T[:, :, None], strict=True)
     return combine([newton(own, first, options) if result is None else result for result, own, first in columns])

@@ -13,7 +13,7 @@ import numpy as np
 
 from dropmargin.data import Partitions
 from dropmargin.data.partitions import apply_steps
-from dropmargin.estimators.partition_fit import ValidRows
+from dropmargin.estimators.rows import ValidRows
 from dropmargin.threads import in_threads
 from dropmargin.typing import Array
 

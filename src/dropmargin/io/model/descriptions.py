@@ -122,7 +122,7 @@ _CLASSIFIERS = ("DropoutSVC", "DropoutLogisticRegression", "MCFClassifier", "Noi
 _REGRESSORS = ("DropoutRidge", "DropoutSVR", "NoisyLinearRegressor")
 _NOISES = ("DropoutNoise", "GaussianNoise", "LaplaceNoise", "PoissonNoise")
 _LOSSES = "Hinge Logistic Quadratic GaussianHinge GaussianLogistic Exponential MCFLogistic"
-_LOSSES += " EpsilonInsensitive Huber GaussianHuber"
+_LOSSES += " EpsilonInsensitive Huber"
 _TABLE = {
     **{name: Attribute((str,)) for name in ("basis_", "scaling_")},
     "noise_": Attribute((int, float, dict), required=False),
