@@ -100,16 +100,16 @@ class Classification(ClassParameters, ClassifierMixin, Prediction):
             probability is 1, except of incomplete rows with ``missing="conditional"``; for these alone pass
             ``noise=0``.
         method : {"auto", "normal", "guaranteed"}, default="auto"
-            ``"auto"``: the probability itself, exact or with a known standard error. It is exact for Gaussian noise
-            and two classes, and for dropout in rows where the features that are not zero and have a coefficient can be
-            dropped in at most ``4 * n_draws`` ways, by default 13 features. Otherwise it is the share of ``n_draws``
-            draws from the noise that do not change the label, with a standard error of at most
-            ``sqrt(p (1 - p) / (n_draws - 1))``, by default .011. For a noise that cannot be drawn (a class without
-            ``draw``; Laplace noise on a sparse ``X``, which it would make dense) it is that of ``"normal"``.
+            ``"auto"``: the probability itself, exact or with a known standard error. It is exact for Gaussian noise,
+            and for dropout in rows where the features that are not zero and have a coefficient can be dropped in at
+            most ``4 * n_draws`` ways, by default 13 features. Otherwise it is the share of ``n_draws`` draws from the
+            noise that do not change the label, with a standard error of at most ``sqrt(p (1 - p) / (n_draws - 1))``,
+            by default .011. For a noise that cannot be drawn (a class without ``draw``; Laplace noise on a sparse
+            ``X``, which it would make dense) it is that of ``"normal"``.
             ``"normal"``: a fast approximation that takes the scores as normally distributed: ``Phi(|m| / sqrt(v))`` for
             two classes, with ``m`` and ``v`` the mean and the variance of the score; for more, the probability that
-            the score of the predicted class stays above all others, which are taken as independent given it. It is
-            inaccurate if few features determine the score.
+            the score of the predicted class stays above all others. It is inaccurate if few features determine the
+            score.
             ``"guaranteed"``: a lower bound for every noise with these variances, ``m^2 / (m^2 + v)`` (Cantelli) for two
             classes; for more, 1 minus the sum of ``v / (m^2 + v)`` over the other classes, at least 0.
             ``"normal"`` and ``"guaranteed"`` need ``multi_class="ovr"`` if there are more than two classes.

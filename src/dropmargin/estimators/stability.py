@@ -6,14 +6,16 @@ Its mean ``g_j`` and its variance ``v_j = sum_d (w_k - w_j)_d^2 V_d`` have close
 ``w`` is multiplied by its factor).
 
 ``auto``
-    Dropout: exact for rows with few features, else by sampling (see `patterns`). Gaussian noise: ``normal`` for two
-    classes, which is exact, and draws of the scores, which are normal, for more. Other noise: independent samples, or
-    ``normal`` if it cannot be sampled, because it has no `draw` or would make a sparse ``X`` dense.
+    Dropout: exact for rows with few features, else by sampling (see `patterns`). Gaussian noise: ``normal``, which is
+    exact up to the error of the integration. Other noise: independent samples, or ``normal`` if it cannot be sampled,
+    because it has no `draw` or would make a sparse ``X`` dense. One-vs-one votes (``multi_class="ovo"``) are always
+    sampled.
 
 ``normal``
-    Two classes: ``Phi(g / sqrt(v))``. More classes: the probability that normal variables with these means and
-    variances are all positive, if they are independent given the score of the predicted class,
-    ``S_k = E S_k + sd_k z``::
+    Two classes: ``Phi(g / sqrt(v))``. More classes: the probability that normal variables with these means, and with
+    covariances ``sum_d (w_k - w_j)_d (w_k - w_l)_d V_d``, are all positive (Genz 1992), by a deterministic quadrature.
+    The covariances take one product with the data per pair of classes. With more than 50 classes, the differences are
+    assumed to be independent given the score of the predicted class, ``S_k = E S_k + sd_k z``::
 
         P = integral phi(z) prod_j Phi((g_j + a_j z) / sqrt(v_j - a_j^2)) dz      a_j = cov(G_j, S_k) / sd_k
 
@@ -32,14 +34,14 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from dropmargin.data import stores_zeros
-from dropmargin.estimators.conditional import N_POINTS
+from dropmargin.estimators.conditional import N_POINTS, lattice
 from dropmargin.estimators.moments import NoisyScores, ScoreMoments
 from dropmargin.estimators.patterns import DropoutPatterns, PredictIndex, survives_draws
 from dropmargin.noise import DropoutNoise, GaussianNoise, Noise
 from dropmargin.typing import Array
 
 METHODS = ("auto", "normal", "guaranteed")
-# Normal scores of up to so many classes are drawn.
+# Up to this number of classes, the covariances of all pairs are computed.
 _MAX_CLASSES = 50
 # The nodes of the quadrature of Gauss and Hermite, and the ratio of slope and deviation up to which it is used.
 _FEW_POINTS, _STEEP = 16, 2.0
@@ -79,20 +81,19 @@ class LabelStability:
         return DropoutPatterns(self.coef, self.noise, self.n_draws, self.seed) if is_dropout else None
 
     def of_scores(self, scores: ScoreMoments) -> Array:
-        if self.method != "auto":
-            return closed_form(scores, self.method)
-        if isinstance(scores, NoisyScores) and not isinstance(self.noise, GaussianNoise):
+        if self.method == "auto" and isinstance(scores, NoisyScores):
             return self._exact_or_drawn(scores)
-        if not self.by_pairs and (len(self.coef) == 1 or len(self.coef) > _MAX_CLASSES):
-            return closed_form(scores, "normal")
-        return share_of_normal_draws(scores, self.predict, self.n_draws, self.seed)
+        if self.by_pairs:
+            return _survives_normal_draws(scores, self.predict, self.n_draws, self.seed)
+        return closed_form(scores, self.method)
 
     def _exact_or_drawn(self, scores: NoisyScores) -> Array:
         rows, noise = scores.affine, self.noise
         if self._patterns is not None:
             return self._patterns.unchanged(rows, self.predict)
         would_densify = noise.corrupts_zeros and not stores_zeros(rows.filled)
-        if not self.by_pairs and (would_densify or not noise.has_draw):
+        is_exact = isinstance(noise, GaussianNoise) and len(self.coef) <= _MAX_CLASSES
+        if not self.by_pairs and (is_exact or would_densify or not noise.has_draw):
             return closed_form(scores, "normal")
         if would_densify:
             raise ValueError(
@@ -108,7 +109,11 @@ def closed_form(scores: ScoreMoments, method: str) -> Array:
     n_outputs = scores.mean.shape[1]
     predicted = scores.mean.argmax(axis=1) if n_outputs > 1 else (scores.mean[:, 0] > 0.0).astype(int)
     differences = _differences(scores, predicted)
-    return guaranteed(differences) if method == "guaranteed" else normal_given_predicted(differences)
+    if method == "guaranteed":
+        return guaranteed(differences)
+    if n_outputs > _MAX_CLASSES or n_outputs == 1:
+        return normal_given_predicted(differences)
+    return normal(differences, _covariances_of_differences(scores.covariance, predicted))
 
 
 def label_probabilities(scores: ScoreMoments, labels: Array) -> Array:
@@ -123,7 +128,7 @@ def label_probabilities(scores: ScoreMoments, labels: Array) -> Array:
     return normal_given_predicted(differences) / (1.0 + n_equal)
 
 
-def share_of_normal_draws(scores: ScoreMoments, predict: PredictIndex, n_draws: int, seed: int) -> Array:
+def _survives_normal_draws(scores: ScoreMoments, predict: PredictIndex, n_draws: int, seed: int) -> Array:
     """Return the share of draws from normal scores that do not change each label; all rows have the same draws."""
     mean = scores.mean
     before, out = predict(mean), np.empty(len(mean))
@@ -132,6 +137,37 @@ def share_of_normal_draws(scores: ScoreMoments, predict: PredictIndex, n_draws: 
     for i, root in enumerate(vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]):
         out[i] = np.mean(predict(mean[i] + draws @ root.T) == before[i])
     return out
+
+
+def normal(differences: ScoreDifferences, covariance: Array) -> Array:
+    """Return the probability that normal variables with this covariance, a matrix per row, are all positive.
+
+    It is a product of conditional probabilities, of each difference given those before, in ascending order of the
+    means, integrated over the points of a lattice (Genz 1992). The error is below .005 for ten classes, and at most
+    1/256 for a step function, which a difference without noise gives.
+    """
+    varies = differences.variance > 0.0
+    deviation = np.sqrt(np.where(varies, differences.variance, 1.0))
+    # A difference without noise stays positive: its mean is set to infinity, and its correlations to zero.
+    mean = np.where(varies, differences.mean / deviation, np.inf)
+    order = np.argsort(mean, axis=1)
+    mean = np.take_along_axis(mean, order, axis=1)
+    correlation = covariance / (deviation[:, :, None] * deviation[:, None, :])
+    correlation[~(varies[:, :, None] & varies[:, None, :])] = 0.0
+    correlation = np.take_along_axis(correlation, order[:, :, None], axis=1)
+    correlation = np.take_along_axis(correlation, order[:, None, :], axis=2)
+    n_rows, n_others = mean.shape
+    diagonal = np.arange(n_others)
+    correlation[:, diagonal, diagonal] = 1.0 + 1e-8  # positive definite also for equal differences
+    root = np.linalg.cholesky(correlation)
+    points = lattice(n_others)
+    product, before = np.ones((n_rows, N_POINTS)), np.empty((n_rows, n_others, N_POINTS))
+    for j in range(n_others):
+        shifted = mean[:, j, None] + (root[:, j, None, :j] @ before[:, :j])[:, 0]
+        positive = ndtr(shifted / root[:, j, j, None])
+        product *= positive
+        before[:, j] = -ndtri(np.maximum(points[j] * positive, np.finfo(float).tiny))
+    return product.mean(axis=1)
 
 
 def normal_given_predicted(differences: ScoreDifferences) -> Array:
@@ -189,6 +225,13 @@ def _differences(scores: ScoreMoments, predicted: Array) -> ScoreDifferences:
     # Equal but for rounding are, for example, the intercepts of balanced classes without coefficients.
     mean[(total == 0.0) & (np.abs(mean) <= _ROUNDING * np.abs(scores.mean).max(axis=1, keepdims=True))] = 0.0
     return ScoreDifferences(*(_without_predicted(part, predicted) for part in (mean, total, slope)))
+
+
+def _covariances_of_differences(scores: Array, predicted: Array) -> Array:
+    """Return the covariances of the differences to the predicted class from those of the scores, a matrix per row."""
+    each = np.eye(scores.shape[1])
+    differences = _without_predicted(each[predicted][:, None, :] - each, predicted)
+    return differences @ scores @ differences.swapaxes(1, 2)
 
 
 def _without_predicted(values: Array, predicted: Array) -> Array:
