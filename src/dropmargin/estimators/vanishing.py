@@ -117,7 +117,7 @@ class VanishingFeatures:
                 n, shape = len(rows), (len(rows), len(self._units))
                 pointers = np.arange(n + 1) * width
                 rows = sparse.csr_array((rows.ravel(), np.tile(row.features, n), pointers), shape=shape)
-            parts.append(self._model._scores(rows))
+            parts.append(self.outputs(rows))
         return np.vstack(parts) if parts else np.empty((0, len(np.atleast_2d(self._model.coef_))))
 
     def empty(self, row: PresentUnits) -> Array:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +11,7 @@ from sklearn.utils import check_random_state
 
 from dropmargin import evaluation
 from dropmargin.estimators.validation import check_integer
-from dropmargin.estimators.vanishing import PresentUnits, VanishingFeatures
+from dropmargin.estimators.vanishing import VanishingFeatures
 from dropmargin.evaluation import Explanation, TopFeatures
 from dropmargin.evaluation.explanation import explain_rows
 from dropmargin.evaluation.units import Units
@@ -168,35 +167,17 @@ def _draw(ax: Any, one: Effect, outputs: list[Any]) -> None:
 
 
 class _VanishingColumns(VanishingFeatures):
-    """The scores of a Fourier basis for encoded rows of which columns vanish: a row is scored again for each."""
+    """The scores of a Fourier basis for encoded rows of which columns vanish."""
 
     def __init__(self, table: Any, numbers: Array) -> None:
-        super().__init__(table.model_, np.arange(table.model_.n_features_in_), np.empty(0, dtype=int))
-        self.fourier, self.numbers = table.fourier_, numbers
+        super().__init__(table.model_, numbers, np.empty(0, dtype=int))
+        self._fourier, self._vanished = table.fourier_, np.full(len(numbers), np.nan)
 
     def check(self, X: Any) -> Any:
         return X
 
     def outputs(self, X: Any) -> Array:
-        return super().outputs(self.fourier.transform(X))
-
-    def present(self, X: Any) -> Iterator[PresentUnits]:
-        for row in X:
-            units = np.unique(self.numbers[~np.isnan(row)])
-            yield PresentUnits(units, self.numbers == units[:, None], row)
-
-    def empty(self, row: PresentUnits) -> Array:
-        return self.outputs(np.full((1, len(row.rest)), np.nan))[0]
-
-    def complete(self, row: PresentUnits) -> Array:
-        return self.outputs(row.rest[None])[0]
-
-    def without_each(self, row: PresentUnits) -> Array:
-        return self.outputs(np.vstack([row.rest[None], np.where(row.sums, np.nan, row.rest)]))[1:]
-
-    def without_first(self, row: PresentUnits, order: Array) -> Array:
-        lost = np.logical_or.accumulate(row.sums[order], axis=0)
-        return self.outputs(np.vstack([row.rest[None], np.where(lost, np.nan, row.rest)]))[1:]
+        return super().outputs(self._fourier.transform(X))
 
 
 def explain(table: Any, X: Any, n: int) -> Explanation:
