@@ -102,12 +102,13 @@ def test_the_compiled_model_solves_the_system(loss, noise, fit_intercept, is_maj
 
 def _rows(dtype, index):
     rng = np.random.default_rng(0)
-    X = sparse.csr_array((rng.poisson(0.5, (50, 12)) * rng.uniform(0.5, 2.0, (50, 12))).astype(dtype))
+    values = rng.poisson(0.5, (50, 12)) * rng.uniform(0.5, 2.0, (50, 12))
+    X = sparse.csr_array((values > 0.0).astype(float) if dtype == "ones" else values.astype(dtype))
     X.indices, X.indptr = X.indices.astype(index), X.indptr.astype(index)
     return X, rng
 
 
-KINDS = [(dtype, index) for dtype in (np.float32, np.float64) for index in (np.int32, np.int64)]
+KINDS = [(dtype, index) for dtype in ("ones", np.float32, np.float64) for index in (np.int32, np.int64)]
 
 
 def _check_sweeps(compiled, dense, variance_of, own, rng, dtype):

@@ -8,7 +8,7 @@ import warnings
 from pathlib import Path
 
 #: The number that the C code must have: it changes with the arguments of a C function.
-ABI = 3
+ABI = 4
 
 #: Why a library is not in use, by its path.
 problems: dict[Path, str] = {}

@@ -30,8 +30,8 @@
 #define CLONES
 #endif
 
-/* The rows and the noise; kernels.py has the same structure. `g` is NULL if the variance does not depend on the
- * entries, `group` if features are independent. */
+/* The rows and the noise; kernels.py has the same structure. `x` is NULL if all entries are 1, `g` if the
+ * variance does not depend on the entries, `group` if features are independent. */
 typedef struct {
     int64_t n_rows, n_features, n_groups, longest;
     const void *indptr, *indices, *x, *g;
@@ -55,7 +55,7 @@ typedef struct {
 /* compiled.py has the same number, and uses no library with another one: it changes with the arguments of a function. */
 EXPORT int dropmargin_abi(void)
 {
-    return 3;
+    return 4;
 }
 
 /* A random number by xorshift64*. The state must not be zero; the lowest bits, of poor quality, are dropped. */
@@ -147,6 +147,20 @@ static void project(const plane_t *plane, double *direction)
 #include "_sweeps.h"
 
 #define KIND f8i8
+#define DATA double
+#define INDEX int64_t
+#define UINDEX uint64_t
+#include "_sweeps.h"
+
+#define KIND ones_i4
+#define ONES
+#define DATA double
+#define INDEX int32_t
+#define UINDEX uint32_t
+#include "_sweeps.h"
+
+#define KIND ones_i8
+#define ONES
 #define DATA double
 #define INDEX int64_t
 #define UINDEX uint64_t

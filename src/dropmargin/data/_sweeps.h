@@ -1,8 +1,17 @@
-/* Sweeps for one type of data and indices: _kernels.c defines KIND, DATA, INDEX, UINDEX and NAMED.
+/* Sweeps for one type of data and indices: _kernels.c defines KIND, DATA, INDEX, UINDEX and NAMED, and ONES if all
+ * entries are 1, as in texts as the presence of words: then only the indices are read, and `g` has a number per feature.
  *
  * Feature indices are read as unsigned: they are not negative, and sign extension takes time. What is read and written
  * for a feature is a pair of doubles side by side, so that an entry needs one place in memory. Sums are in double
  * precision, and their order depends on the data alone. The caller sets the results of transposed products to zero. */
+
+#ifdef ONES
+#define ENTRY(values, e) ((void)(values), 1.0)
+#define FEATURE_G(rows, d) ((rows)->g ? ((const double *)(rows)->g)[d] : 1.0)
+#else
+#define ENTRY(values, e) (values)[e]
+#define FEATURE_G(rows, d) 1.0
+#endif
 
 typedef struct {
     const UINDEX *features;
@@ -16,8 +25,12 @@ static NAMED(row) NAMED(row_at)(const rows_t *rows, int64_t i)
     const INDEX begin = indptr[i];
     NAMED(row) row;
     row.features = (const UINDEX *)rows->indices + begin;
+#ifdef ONES
+    row.x = row.g = (const DATA *)rows->g; /* not read */
+#else
     row.x = (const DATA *)rows->x + begin;
     row.g = rows->g ? (const DATA *)rows->g + begin : NULL;
+#endif
     row.size = indptr[i + 1] - begin;
     return row;
 }
@@ -50,8 +63,8 @@ CLONES EXPORT void NAMED(moments)(const rows_t *rows, const double *w, double *R
     } else {
         for (int64_t d = 0; d < n; d++) {
             buffer[2 * d] = w[d];
-            buffer[2 * d + 1] = w[d] * w[d];
-            if (rows->floor) shared += rows->floor[d] * buffer[2 * d + 1];
+            buffer[2 * d + 1] = w[d] * w[d] * FEATURE_G(rows, d);
+            if (rows->floor) shared += rows->floor[d] * w[d] * w[d];
         }
     }
     for (int64_t i = 0; i < rows->n_rows; i++) {
@@ -64,18 +77,18 @@ CLONES EXPORT void NAMED(moments)(const rows_t *rows, const double *w, double *R
                 const int32_t k = rows->group[features[e]];
                 double t = 0.0;
                 end = NAMED(run_end)(rows, &row, e);
-                for (INDEX j = e; j < end; j++) t += x[j] * w[features[j]];
+                for (INDEX j = e; j < end; j++) t += ENTRY(x, j) * w[features[j]];
                 m += t;
                 v += rows->slope[k] * t * (t - 2.0 * buffer[k]);
             }
         else if (g)
             for (int64_t e = 0; e < row.size; e++) {
                 const double *z = buffer + 2 * (size_t)features[e];
-                m += x[e] * z[0];
-                v += g[e] * z[1];
+                m += ENTRY(x, e) * z[0];
+                v += ENTRY(g, e) * z[1];
             }
         else
-            for (int64_t e = 0; e < row.size; e++) m += x[e] * w[features[e]];
+            for (int64_t e = 0; e < row.size; e++) m += ENTRY(x, e) * w[features[e]];
         mean[i] = m + w[n];
         variance[i] = v + shared;
     }
@@ -106,25 +119,25 @@ CLONES EXPORT void NAMED(gradient)(const rows_t *rows, const double *w, const do
                 const double factor = 2.0 * rows->slope[k] * b;
                 double t = 0.0;
                 end = NAMED(run_end)(rows, &row, e);
-                for (INDEX j = e; j < end; j++) t += x[j] * w[features[j]];
+                for (INDEX j = e; j < end; j++) t += ENTRY(x, j) * w[features[j]];
                 sums[k] += factor * t;
-                for (INDEX j = e; j < end; j++) gradient[features[j]] += x[j] * (a + factor * (t - at[k]));
+                for (INDEX j = e; j < end; j++) gradient[features[j]] += ENTRY(x, j) * (a + factor * (t - at[k]));
             }
         else if (g)
             for (int64_t e = 0; e < row.size; e++) {
                 double *z = buffer + 2 * (size_t)features[e];
-                z[0] += x[e] * a;
-                z[1] += g[e] * b;
+                z[0] += ENTRY(x, e) * a;
+                z[1] += ENTRY(g, e) * b;
             }
         else
-            for (int64_t e = 0; e < row.size; e++) buffer[2 * (size_t)features[e]] += x[e] * a;
+            for (int64_t e = 0; e < row.size; e++) buffer[2 * (size_t)features[e]] += ENTRY(x, e) * a;
     }
     for (int64_t d = 0; d < n; d++) {
         if (rows->group) {
             const int32_t k = rows->group[d];
             gradient[d] -= rows->reference[d] * (sums[k] - 2.0 * rows->slope[k] * at[k] * totals[1]);
         } else {
-            own[d] = buffer[2 * d + 1] + (rows->floor ? rows->floor[d] * totals[1] : 0.0);
+            own[d] = buffer[2 * d + 1] * FEATURE_G(rows, d) + (rows->floor ? rows->floor[d] * totals[1] : 0.0);
             gradient[d] = buffer[2 * d] + 2.0 * w[d] * own[d];
         }
     }
@@ -147,22 +160,22 @@ CLONES static void NAMED(multiply)(const rows_t *rows, const model_t *model, con
         if (g) {
             for (; e + 1 < size; e += 2) {
                 const double *z = pairs + 2 * (size_t)features[e], *y = pairs + 2 * (size_t)features[e + 1];
-                const double u = g[e] * z[1], v = g[e + 1] * y[1];
+                const double u = ENTRY(g, e) * z[1], v = ENTRY(g, e + 1) * y[1];
                 buffer[e] = u;
                 buffer[e + 1] = v;
-                a += x[e] * z[0];
-                a2 += x[e + 1] * y[0];
+                a += ENTRY(x, e) * z[0];
+                a2 += ENTRY(x, e + 1) * y[0];
                 t += u * z[0];
                 t2 += v * y[0];
             }
             if (e < size) {
                 const double *z = pairs + 2 * (size_t)features[e];
-                buffer[e] = g[e] * z[1];
-                a += x[e] * z[0];
+                buffer[e] = ENTRY(g, e) * z[1];
+                a += ENTRY(x, e) * z[0];
                 t += buffer[e] * z[0];
             }
         } else {
-            for (; e < size; e++) a += x[e] * pairs[2 * (size_t)features[e]];
+            for (; e < size; e++) a += ENTRY(x, e) * pairs[2 * (size_t)features[e]];
         }
         a += a2;
         t += t2;
@@ -170,9 +183,9 @@ CLONES static void NAMED(multiply)(const rows_t *rows, const model_t *model, con
         totals[0] += by_mean;
         totals[1] += by_variance;
         if (g)
-            for (e = 0; e < size; e++) out[features[e]] += x[e] * by_mean + buffer[e] * by_variance;
+            for (e = 0; e < size; e++) out[features[e]] += ENTRY(x, e) * by_mean + buffer[e] * by_variance;
         else
-            for (e = 0; e < size; e++) out[features[e]] += x[e] * by_mean;
+            for (e = 0; e < size; e++) out[features[e]] += ENTRY(x, e) * by_mean;
     }
 }
 
@@ -193,8 +206,8 @@ CLONES static void NAMED(group_multiply)(const rows_t *rows, const model_t *mode
             end = NAMED(run_end)(rows, &row, e);
             for (INDEX j = e; j < end; j++) {
                 const double *z = pairs + 2 * (size_t)row.features[j];
-                tw += row.x[j] * z[0];
-                tp += row.x[j] * z[1];
+                tw += ENTRY(row.x, j) * z[0];
+                tp += ENTRY(row.x, j) * z[1];
             }
             a += tp;
             t += 2.0 * rows->slope[k] * (tw * tp - tw * along[k] - at[k] * tp);
@@ -211,16 +224,16 @@ CLONES static void NAMED(group_multiply)(const rows_t *rows, const model_t *mode
             const double u = by_mean + c * (by_variance * (tw - at[k]) + second * (tp - along[k]));
             end = NAMED(run_end)(rows, &row, e);
             sums[k] += c * (by_variance * tw + second * tp);
-            for (INDEX j = e; j < end; j++) out[row.features[j]] += row.x[j] * u;
+            for (INDEX j = e; j < end; j++) out[row.features[j]] += ENTRY(row.x, j) * u;
             n += 2;
         }
     }
 }
 
 /* The images of the coefficients and of the intercept, and the diagonal, by one transposed sweep: along w, the changes
- * of mean and variance are the mean and twice the variance. out has a triple for each feature. */
-CLONES static void NAMED(images)(const rows_t *rows, const model_t *model, const double *at, double *RESTRICT out,
-                                 double *sums, double *totals)
+ * of mean and variance are the mean and twice the variance. out has a triple for each feature; `pairs` is that of `multiply`. */
+CLONES static void NAMED(images)(const rows_t *rows, const model_t *model, const double *RESTRICT pairs,
+                                 const double *at, double *RESTRICT out, double *sums, double *totals)
 {
     const double *RESTRICT w = model->w;
     for (int64_t i = 0; i < rows->n_rows; i++) {
@@ -238,17 +251,17 @@ CLONES static void NAMED(images)(const rows_t *rows, const model_t *model, const
             if (g)
                 for (int64_t e = 0; e < row.size; e++) {
                     double *z = out + 3 * (size_t)features[e];
-                    const double u = 2.0 * w[features[e]] * g[e];
-                    z[0] += x[e] * along[0] + u * along[1];
-                    z[1] += x[e] * h[0] + u * h[1];
-                    z[2] += x[e] * x[e] * h[0];
+                    const double u = pairs[2 * (size_t)features[e] + 1] * ENTRY(g, e);
+                    z[0] += ENTRY(x, e) * along[0] + u * along[1];
+                    z[1] += ENTRY(x, e) * h[0] + u * h[1];
+                    z[2] += ENTRY(x, e) * ENTRY(x, e) * h[0];
                 }
             else
                 for (int64_t e = 0; e < row.size; e++) {
                     double *z = out + 3 * (size_t)features[e];
-                    z[0] += x[e] * along[0];
-                    z[1] += x[e] * h[0];
-                    z[2] += x[e] * x[e] * h[0];
+                    z[0] += ENTRY(x, e) * along[0];
+                    z[1] += ENTRY(x, e) * h[0];
+                    z[2] += ENTRY(x, e) * ENTRY(x, e) * h[0];
                 }
             continue;
         }
@@ -257,13 +270,13 @@ CLONES static void NAMED(images)(const rows_t *rows, const model_t *model, const
             const double c = 2.0 * rows->slope[k];
             double tw = 0.0;
             end = NAMED(run_end)(rows, &row, e);
-            for (INDEX j = e; j < end; j++) tw += row.x[j] * w[row.features[j]];
+            for (INDEX j = e; j < end; j++) tw += ENTRY(row.x, j) * w[row.features[j]];
             const double u = along[0] + c * (along[1] + second) * (tw - at[k]), v = h[0] + c * h[1] * (tw - at[k]);
             sums[2 * k] += c * (along[1] + second) * tw;
             sums[2 * k + 1] += c * h[1] * tw;
             for (INDEX j = e; j < end; j++) {
                 const size_t d = row.features[j];
-                const double x = row.x[j];
+                const double x = ENTRY(row.x, j);
                 out[3 * d] += x * u;
                 out[3 * d + 1] += x * v;
                 out[3 * d + 2] += x * x * (h[0] + c * second);
@@ -323,7 +336,9 @@ static void NAMED(prepare)(const rows_t *rows, const model_t *model, NAMED(work)
         NAMED(at_reference)(rows, model->w, work->at);
         memset(work->sums, 0, (size_t)(2 * rows->n_groups) * sizeof(double));
     }
-    NAMED(images)(rows, model, work->at, out, work->sums, totals);
+    for (int64_t d = 0; d < n; d++)
+        work->pairs[2 * d] = work->pairs[2 * d + 1] = rows->group ? model->w[d] : 2.0 * model->w[d] * FEATURE_G(rows, d);
+    NAMED(images)(rows, model, work->pairs, work->at, out, work->sums, totals);
     for (int64_t d = 0; d < n; d++) {
         double along = out[3 * d] + model->own[d] * model->w[d], level = out[3 * d + 1], square = out[3 * d + 2];
         if (rows->group) {
@@ -340,7 +355,6 @@ static void NAMED(prepare)(const rows_t *rows, const model_t *model, NAMED(work)
         model->coef_image[d] = is_free ? along : 0.0;
         model->intercept_image[d] = is_free ? level : 0.0;
         model->diagonal[d] = square + model->own[d] > 0.0 ? square + model->own[d] : 1.0;
-        work->pairs[2 * d] = work->pairs[2 * d + 1] = rows->group ? model->w[d] : 2.0 * model->w[d];
     }
     model->coef_image[n] = model->fit_intercept ? totals[0] : 0.0;
     model->intercept_image[n] = model->fit_intercept ? totals[2] : 1.0;
@@ -436,10 +450,10 @@ CLONES EXPORT void NAMED(descend_dual)(const rows_t *rows, int64_t n_epochs, con
             double score = intercept[0], other = 0.0;
             INDEX e = 0;
             for (; e + 1 < row.size; e += 2) {
-                score += row.x[e] * coef[row.features[e]];
-                other += row.x[e + 1] * coef[row.features[e + 1]];
+                score += ENTRY(row.x, e) * coef[row.features[e]];
+                other += ENTRY(row.x, e + 1) * coef[row.features[e + 1]];
             }
-            for (; e < row.size; e++) score += row.x[e] * coef[row.features[e]];
+            for (; e < row.size; e++) score += ENTRY(row.x, e) * coef[row.features[e]];
             const double gradient = labels[i] * (score + other) - margin;
             const int lowest = dual[i] <= 0.0, highest = dual[i] >= upper[i];
             if ((lowest && gradient > violations[1]) || (highest && gradient < violations[0])) {
@@ -457,7 +471,7 @@ CLONES EXPORT void NAMED(descend_dual)(const rows_t *rows, int64_t n_epochs, con
             dual[i] = clipped;
             intercept[0] += intercept_step * change;
             intercept[1] += change;
-            for (e = 0; e < row.size; e++) coef[row.features[e]] += row.x[e] * step;
+            for (e = 0; e < row.size; e++) coef[row.features[e]] += ENTRY(row.x, e) * step;
         }
         intercept[0] += intercept_step * intercept[1];
         violations[0] = least < 0.0 ? least : -INFINITY;
@@ -470,3 +484,6 @@ CLONES EXPORT void NAMED(descend_dual)(const rows_t *rows, int64_t n_epochs, con
 #undef DATA
 #undef INDEX
 #undef UINDEX
+#undef ONES
+#undef ENTRY
+#undef FEATURE_G

@@ -234,25 +234,15 @@ class SparseChunk:
         self.X, self.variance, self.groups = X, variance, groups
 
     @cached_property
-    def g(self) -> Array | None:
-        """The stored values of ``G``; ``None`` if it is zero."""
-        variance = self.variance
-        return variance.stored(self.X.data, self.X.indices).astype(self.X.dtype) if variance.depends_on_x else None
-
-    @cached_property
     def _G(self) -> Any:  # noqa: N802
-        assert self.g is not None
-        return with_data(self.X, self.g)
+        return with_data(self.X, self.variance.stored(self.X.data, self.X.indices).astype(self.X.dtype))
 
     @cached_property
     def compiled(self) -> kernels.CompiledRows | None:
         """The compiled sweeps, if there are any."""
         if not kernels.available():
             return None
-        floor = None
-        if self.groups is None and np.any(self.variance.constant):
-            floor = np.broadcast_to(np.asarray(self.variance.constant, dtype=np.float64), self.X.shape[1])
-        return kernels.CompiledRows(self.X, None if self.groups is not None else self.g, self.groups, floor)
+        return kernels.CompiledRows(self.X, self.variance, self.groups)
 
     def forward(self, of_x: Array, of_g: Array | None = None) -> tuple[Array, Any]:
         return _times(self.X, of_x), 0.0 if of_g is None else _times(self._G, of_g)
@@ -276,7 +266,7 @@ class SparseChunk:
 
     def dense(self) -> tuple[Array, Array]:
         X = self.X.toarray().astype(np.float64, copy=False)
-        return X, (self._G.toarray().astype(np.float64) if self.g is not None else np.zeros_like(X))
+        return X, self._G.toarray().astype(np.float64)
 
 
 def _times(X: Any, values: Array) -> Array:

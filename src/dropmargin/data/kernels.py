@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dropmargin.compiled import load_library, warn_if_missing
+from dropmargin.data.variance import Variance
 from dropmargin.typing import Array
 
 # The seed of the random order of the rows. It is fixed, so that fits are reproducible.
 _SEED = 0x9E3779B97F4A7C15
-_KINDS = ("f4i4", "f4i8", "f8i4", "f8i8")
+_KINDS = ("f4i4", "f4i8", "f8i4", "f8i8", "ones_i4", "ones_i8")
 
 LIBRARY_PATH = Path(__file__).with_name("_kernels.so")
 
@@ -92,25 +93,37 @@ class CompiledRows:
     Parameters
     ----------
     rows : csr_array
-    g : ndarray of the shape of ``rows.data``, or None
-        The part of each entry's variance that depends on it.
-    groups : FeatureGroups or None
+        If all entries are 1, compiled code reads only the indices.
+    variance : Variance, default=None
+        The variance of the entries of independent features.
+    groups : FeatureGroups, default=None
         Columns must be sorted by group.
-    floor : ndarray of shape (n_features,) or None
     """
 
-    def __init__(self, rows: Any, g: Array | None, groups: Any = None, floor: Array | None = None) -> None:
+    def __init__(self, rows: Any, variance: Variance | None = None, groups: Any = None) -> None:
         assert _LIBRARY is not None
-        self._library, self._kind = _LIBRARY, f"f{rows.data.itemsize}i{rows.indices.itemsize}"
         self.n_rows, self.n_features = rows.shape
+        has_ones = bool((rows.data == 1.0).all())
+        self._library = _LIBRARY
+        self._kind = f"{'ones_' if has_ones else f'f{rows.data.itemsize}'}i{rows.indices.itemsize}"
+        values, features, dtype = rows.data, rows.indices, rows.dtype
+        if has_ones:
+            values, features, dtype = np.ones(self.n_features), np.arange(self.n_features), np.dtype(np.float64)
+        g = floor = None
+        if groups is None and variance is not None:
+            g = variance.stored(values, features).astype(dtype) if variance.depends_on_x else None
+            constant = np.asarray(variance.constant, dtype=np.float64)
+            floor = np.broadcast_to(constant, self.n_features) if constant.any() else None
         self._alive: list[Array | None] = [
-            np.ascontiguousarray(array) for array in (rows.indptr, rows.indices, rows.data)
+            np.ascontiguousarray(rows.indptr),
+            np.ascontiguousarray(rows.indices),
+            None if has_ones else np.ascontiguousarray(rows.data),
+            g,
         ]
-        self._alive.append(None if g is None else np.ascontiguousarray(g, dtype=rows.dtype))
         tables: list[Array | None] = [None] * 3
         if groups is not None:
             tables = [groups.numbers.astype(np.int32), groups.slope, groups.reference]
-        self._alive += [*tables, None if floor is None else np.ascontiguousarray(floor, dtype=np.float64)]
+        self._alive += [*tables, None if floor is None else np.ascontiguousarray(floor)]
         longest = int(np.diff(rows.indptr).max(initial=0))
         n_groups = 0 if groups is None else groups.n_groups
         self._rows = _Rows(self.n_rows, self.n_features, n_groups, longest, *map(_address, self._alive))

@@ -152,7 +152,7 @@ class _Matrix(NamedTuple):
         sparse = as_sparse(X)
         rows = sparse if sparse.nnz <= _SPARSE_SHARE * X.shape[0] * X.shape[1] else X
         squares = sparse.power(2).astype(np.float64) @ np.ones(X.shape[1])
-        return cls(CompiledRows(sparse, None), rows, squares, max(1, sparse.nnz))
+        return cls(CompiledRows(sparse), rows, squares, max(1, sparse.nnz))
 
 
 class HingeRows:
