@@ -223,6 +223,18 @@ def test_features_that_never_vary_or_are_never_observed(layout):
     assert not DropoutSVC(missing="conditional").fit(constant, y).feature_factors_.any()
 
 
+@pytest.mark.parametrize("missing_too", [False, True])
+def test_rounding_errors_of_a_constant_feature_are_no_variation(missing_too):
+    X = np.random.default_rng(0).normal(size=(300, 5))
+    X[:, 2] = 0.1  # the sum of 300 of these has rounding errors
+    y = (X[:, 0] > 0.0).astype(int)
+    X[::7, 1] = np.nan if missing_too else 0.0
+    model = DropoutSVC(missing="conditional").fit(X, y)
+    assert model.residual_variances_[2] == 0.0
+    row = np.array([[np.nan, 0.0, 0.1, 0.0, 0.0]])
+    assert model.decision_function(row) == pytest.approx(model.decision_function(np.where(row == 0.1, 30.0, row)), 1.0)
+
+
 @pytest.mark.parametrize(
     ("estimator", "layout"),
     deal(

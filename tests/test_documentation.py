@@ -39,7 +39,10 @@ def test_parameters_and_fitted_attributes_are_documented(cls):
     assert _documented(cls, "Parameters") == set(cls().get_params())
     # More rows than coefficients, which the deviation of the residuals of a regressor needs.
     frame = pytest.importorskip("pandas").DataFrame(np.tile(np.eye(4), (2, 1)), columns=list("abcd"))
-    model = cls(missing="rescale").fit(frame, [0, 1, 0, 1] * 2)
+    model = cls(missing="rescale", conformal=True)
+    if "probability" in model.get_params():
+        model.set_params(probability="isotonic")
+    model.fit(frame, [0, 1, 0, 1] * 2)
     names = set(vars(model)) | set(vars(clone(model).set_params(missing="conditional").fit(frame, [0, 1, 0, 1] * 2)))
     assert _documented(cls, "Attributes") == {name for name in names if name.endswith("_")}
 

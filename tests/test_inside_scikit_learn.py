@@ -42,4 +42,4 @@ def test_scores_that_are_no_log_odds_have_no_probabilities_and_say_where_to_get_
             getattr(model, method)
         reasons = f"{caught.value} {caught.value.__cause__}"
         assert type(model).__name__ in reasons
-        assert "CalibratedClassifierCV" in reasons
+        assert "probability='sigmoid'" in reasons

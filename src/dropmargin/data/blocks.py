@@ -219,10 +219,9 @@ class DenseChunk:
         """Return the rows with other entries, as a matrix."""
         return values
 
-    def dense(self) -> tuple[Array, Array]:
-        """Return ``X`` and ``G`` in double precision."""
-        X = np.asarray(self.X, dtype=np.float64)
-        return X, self.variance.stored(X)
+    def dense(self) -> Array:
+        """Return ``X`` in double precision."""
+        return np.asarray(self.X, dtype=np.float64)
 
 
 class SparseChunk:
@@ -264,9 +263,8 @@ class SparseChunk:
     def with_entries(self, values: Array) -> Any:
         return with_data(self.X, values)
 
-    def dense(self) -> tuple[Array, Array]:
-        X = self.X.toarray().astype(np.float64, copy=False)
-        return X, self._G.toarray().astype(np.float64)
+    def dense(self) -> Array:
+        return self.X.toarray().astype(np.float64, copy=False)
 
 
 def _times(X: Any, values: Array) -> Array:

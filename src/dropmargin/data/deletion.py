@@ -28,22 +28,29 @@ _PATTERN_ENTRIES, _MIN_PATTERNS = 2**22, 64
 
 
 def delete_entries(
-    X: Any, level: float, fill: Any, factor: float, rng: np.random.Generator, groups: Array | None = None
+    X: Any,
+    level: float,
+    fill: Any,
+    factor: float,
+    rng: np.random.Generator,
+    groups: Array | None = None,
+    is_exact: bool = False,
 ) -> Any:
     """Return ``X`` with each entry deleted with probability ``level``, independently, or each group of a row.
 
     An entry is deleted if a uniform random number is below ``level``: with the same generator, entries deleted at one
     level are deleted at every higher level. The random numbers of a dense and of a CSR ``X`` differ, unless there are
-    groups. ``groups`` is the number of each feature's group.
+    groups. ``groups`` is the number of each feature's group. If ``is_exact``, the share of the groups that a row loses
+    is ``level`` itself.
     """
     if is_documents(X):
         return [_delete_words(text, level, rng) for text in X]
     if is_frame(X):
-        return _delete_cells(X, _draw_groups(len(X), level, rng, X.shape[1], groups))
+        return _delete_cells(X, _draw_groups(len(X), level, rng, X.shape[1], groups, is_exact))
     if not sparse.issparse(X):
         result = np.empty(X.shape, dtype=X.dtype)
         for where in chunks(X.shape[0], X.shape[1], _MASK_ENTRIES):
-            deleted = _draw_groups(where.stop - where.start, level, rng, X.shape[1], groups)
+            deleted = _draw_groups(where.stop - where.start, level, rng, X.shape[1], groups, is_exact)
             result[where] = np.where(deleted, fill, _rescaled(X[where], fill, factor))
         return result
     fill = _sparse_fill(fill)
@@ -55,7 +62,7 @@ def delete_entries(
     parts = []
     for where in chunks(rows.shape[0], rows.shape[1], _MASK_ENTRIES):
         part = rows[where]
-        deleted = _draw_groups(part.shape[0], level, rng, rows.shape[1], groups)
+        deleted = _draw_groups(part.shape[0], level, rng, rows.shape[1], groups, is_exact)
         if groups is None:
             deleted[entry_rows(part), part.indices] = stored[rows.indptr[where.start] : rows.indptr[where.stop]]
         own, places = deleted[entry_rows(part), part.indices], partial(np.nonzero, deleted)
@@ -63,11 +70,16 @@ def delete_entries(
     return _as_given(X, sparse.vstack(parts, format="csr"))
 
 
-def _draw_groups(n_rows: int, level: float, rng: np.random.Generator, n_features: int, groups: Array | None) -> Array:
+def _draw_groups(
+    n_rows: int, level: float, rng: np.random.Generator, n_features: int, groups: Array | None, is_exact: bool
+) -> Array:
     """Return which entries are deleted, a matrix with all features."""
     if groups is None:
         return rng.random((n_rows, n_features)) < level
-    return (rng.random((n_rows, int(groups.max()) + 1)) < level)[:, groups]
+    draws = rng.random((n_rows, int(groups.max()) + 1))
+    if is_exact:
+        draws = (draws.argsort(axis=1).argsort(axis=1) + 0.5) / draws.shape[1]
+    return (draws < level)[:, groups]
 
 
 def _delete_in_csr(rows: Any, stored: Array, fill: float, factor: float, places: Callable[[], Any]) -> Any:

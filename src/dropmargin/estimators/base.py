@@ -9,7 +9,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from dropmargin.data import as_dense, as_sparse
-from dropmargin.estimators import validation
+from dropmargin.estimators import held_out, validation
 from dropmargin.estimators.fitting import check_rows, coefficients, fit_rows, problem_of
 from dropmargin.estimators.prediction import Prediction
 from dropmargin.losses import Loss
@@ -43,7 +43,9 @@ class MarginalisedModel(Prediction):
         """
         with validation.unchanged_on_failure(self):
             problem = problem_of(self)
-            fit_rows(self, problem, check_rows(self, X, y, sample_weight), effective_n_jobs(self.n_jobs))
+            rows, n_threads = check_rows(self, X, y, sample_weight), effective_n_jobs(self.n_jobs)
+            fit_rows(self, problem, rows, n_threads)
+            held_out.learn(self, rows, n_threads=n_threads)
         return self
 
     def _scale_of_C(self, y: Array, sample_weight: Array) -> float:  # noqa: N802

@@ -13,7 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from dropmargin.data import as_dense, canonical
-from dropmargin.estimators import stability, validation
+from dropmargin.estimators import calibration, conformal, stability, validation
 from dropmargin.estimators.base import MarginalisedModel
 from dropmargin.estimators.conditional import log_expected_expit, log_expected_softmax
 from dropmargin.estimators.parameters import ClassParameters
@@ -23,10 +23,10 @@ from dropmargin.typing import Array
 
 def _gives_probabilities(estimator: MarginalisedClassifier) -> bool:
     """Return whether `predict_proba` exists; if not, raise an error that names the alternatives."""
-    if not estimator._make_loss().scores_are_log_odds:
+    if estimator.probability is None and not estimator._make_loss().scores_are_log_odds:
         raise AttributeError(
-            f"{type(estimator).__name__} has no predict_proba: its scores are not log-odds. Wrap it in "
-            "sklearn.calibration.CalibratedClassifierCV, or use DropoutLogisticRegression."
+            f"{type(estimator).__name__} has no predict_proba: its scores are not log-odds. Set "
+            "probability='sigmoid' before fit, or use DropoutLogisticRegression."
         )
     if estimator.multi_class == "ovo":
         raise AttributeError(
@@ -221,7 +221,9 @@ class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel
     def predict_proba(self, X: Any) -> Array:
         """Return the probability of each class.
 
-        Only for losses whose scores are log-odds (the logistic losses), and not with ``multi_class="ovo"``.
+        Only with ``probability``, which calibrates scores, or for losses whose scores are log-odds (the logistic
+        losses), and not with ``multi_class="ovo"``. The label of the highest calibrated probability may be another than
+        that of `predict`, which is that of the scores, as in `sklearn.svm.SVC`.
 
         Parameters
         ----------
@@ -231,8 +233,9 @@ class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel
         Returns
         -------
         probabilities : ndarray of shape (n_samples, n_classes)
-            For more than two classes, the softmax of the scores with ``multi_class="multinomial"``, and the one-vs-rest
-            probabilities divided by their sum with ``multi_class="ovr"``.
+            The calibrated probabilities, if ``probability`` is set. Else, for more than two classes, the softmax of the
+            scores with ``multi_class="multinomial"``, and the one-vs-rest probabilities divided by their sum with
+            ``multi_class="ovr"``.
         """
         return np.exp(self.predict_log_proba(X))
 
@@ -251,6 +254,8 @@ class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel
             The logarithm of `predict_proba`.
         """
         X = self._check_rows(X)
+        if self.probability is not None:
+            return calibration.log_probabilities(self, X)
         is_softmax = self.multi_class == "multinomial" and len(self.classes_) > 2
         logs = np.empty((X.shape[0], len(self.classes_)), dtype=np.result_type(X.dtype, self.coef_.dtype))
         for part in self._normal_scores(X):
@@ -263,6 +268,39 @@ class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel
             else:
                 logs[rows] = log_expected_expit(scores, np.diagonal(covariance, axis1=1, axis2=2))
         return logs if len(self.classes_) == 2 else logs - logsumexp(logs, axis=1, keepdims=True)
+
+    def predict_set(self, X: Any, coverage: float = 0.9) -> Array:
+        """Return the labels that each row may have: a set that contains its label with a given probability.
+
+        The probability holds for each share of missing features, if rows are drawn as the training rows are and
+        features are missing at random. It needs ``conformal=True`` before fit.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Data. NaN is a missing feature, unless ``missing="error"``.
+        coverage : float, default=0.9
+            The probability with which the set is to contain the label. With ``n`` held-out rows, a set has all labels
+            if it is above ``n / (n + 1)``.
+
+        Returns
+        -------
+        sets : ndarray of bool of shape (n_samples, n_classes)
+            Whether each label of ``classes_`` is in the set. The predicted label always is, so the coverage is at
+            least the accuracy.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dropmargin import DropoutSVC
+        >>> X, y = load_iris(return_X_y=True)
+        >>> model = DropoutSVC(C=10.0, missing="conditional", conformal=True).fit(X, y)
+        >>> X[56, 2:] = float("nan")
+        >>> model.predict_set(X[[0, 56]]).sum(axis=1)
+        array([1, 2])
+        """
+        coverage = conformal.check_coverage(coverage)
+        return conformal.label_sets(self, self._check_rows(X), coverage)
 
 
 def _votes(scores: Array, n_classes: int) -> Array:

@@ -46,8 +46,13 @@ class DropoutSVC(ApproximationParameter, OnlineMixin):
         the expected score given the observed features, all being Gaussian with low-rank plus diagonal covariance.
     missing_rank : int or None, default=None
         Number of factors of that covariance. ``None`` chooses it by the likelihood of held-out rows.
+    conformal : bool, default=False
+        Whether `fit` learns from held-out rows what `predict_set` needs: by five more fits, in a search by none.
     class_weight : dict, "balanced" or None, default=None
         Factors of the sample weights by class. ``"balanced"`` gives all classes the same total weight.
+    probability : {"sigmoid", "isotonic"} or None, default=None
+        How `predict_proba` is calibrated on held-out rows, by five more fits, in a search by none.
+        ``None``: there is no `predict_proba`.
     n_jobs : int or None, default=None
         Number of threads that share the rows (or the pairs of classes), -1 for all cores. It does not change the
         result.
@@ -84,6 +89,12 @@ class DropoutSVC(ApproximationParameter, OnlineMixin):
         The deviations only with ``missing="rescale"``.
     feature_factors_, residual_variances_ : ndarray of shape (n_features, rank) and (n_features,)
         Only with ``missing="conditional"``: the covariance of the features is ``U U' + diag(residual_variances_)``.
+    calibration_, calibration_variance_ : ndarray of shape (n_classes, 2), float
+        Slope and intercept of each score, and the factor of its variance; with ``probability`` or ``conformal``.
+    isotonic_ : ndarray of shape (n_classes + 1, n_points)
+        Probabilities, and what the isotonic regressions make of them; only with ``probability="isotonic"``.
+    conformal_scores_, conformal_shares_ : ndarray of shape (n_levels, n_rows) and (n_levels,)
+        Sorted errors of held-out rows for each share of missing features; only with ``conformal``.
     n_features_in_ : int
         Number of features seen in `fit`.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -155,8 +166,13 @@ class DropoutLogisticRegression(ApproximationParameter, OnlineMixin):
         the expected score given the observed features, all being Gaussian with low-rank plus diagonal covariance.
     missing_rank : int or None, default=None
         Number of factors of that covariance. ``None`` chooses it by the likelihood of held-out rows.
+    conformal : bool, default=False
+        Whether `fit` learns from held-out rows what `predict_set` needs: by five more fits, in a search by none.
     class_weight : dict, "balanced" or None, default=None
         Factors of the sample weights by class. ``"balanced"`` gives all classes the same total weight.
+    probability : {"sigmoid", "isotonic"} or None, default=None
+        How `predict_proba` is calibrated on held-out rows, by five more fits, in a search by none.
+        ``None``: scores are log-odds.
     n_jobs : int or None, default=None
         Number of threads that share the rows (or the pairs of classes), -1 for all cores. It does not change the
         result.
@@ -193,6 +209,12 @@ class DropoutLogisticRegression(ApproximationParameter, OnlineMixin):
         The deviations only with ``missing="rescale"``.
     feature_factors_, residual_variances_ : ndarray of shape (n_features, rank) and (n_features,)
         Only with ``missing="conditional"``: the covariance of the features is ``U U' + diag(residual_variances_)``.
+    calibration_, calibration_variance_ : ndarray of shape (n_classes, 2), float
+        Slope and intercept of each score, and the factor of its variance; with ``probability`` or ``conformal``.
+    isotonic_ : ndarray of shape (n_classes + 1, n_points)
+        Probabilities, and what the isotonic regressions make of them; only with ``probability="isotonic"``.
+    conformal_scores_, conformal_shares_ : ndarray of shape (n_levels, n_rows) and (n_levels,)
+        Sorted errors of held-out rows for each share of missing features; only with ``conformal``.
     n_features_in_ : int
         Number of features seen in `fit`.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -266,8 +288,13 @@ class NoisyLinearClassifier(LossParameter, ApproximationParameter, OnlineMixin):
         the expected score given the observed features, all being Gaussian with low-rank plus diagonal covariance.
     missing_rank : int or None, default=None
         Number of factors of that covariance. ``None`` chooses it by the likelihood of held-out rows.
+    conformal : bool, default=False
+        Whether `fit` learns from held-out rows what `predict_set` needs: by five more fits, in a search by none.
     class_weight : dict, "balanced" or None, default=None
         Factors of the sample weights by class. ``"balanced"`` gives all classes the same total weight.
+    probability : {"sigmoid", "isotonic"} or None, default=None
+        How `predict_proba` is calibrated on held-out rows, by five more fits, in a search by none.
+        ``None``: scores are log-odds with a logistic loss; there is no `predict_proba` with others.
     n_jobs : int or None, default=None
         Number of threads that share the rows (or the pairs of classes), -1 for all cores. It does not change the
         result.
@@ -304,6 +331,12 @@ class NoisyLinearClassifier(LossParameter, ApproximationParameter, OnlineMixin):
         The deviations only with ``missing="rescale"``.
     feature_factors_, residual_variances_ : ndarray of shape (n_features, rank) and (n_features,)
         Only with ``missing="conditional"``: the covariance of the features is ``U U' + diag(residual_variances_)``.
+    calibration_, calibration_variance_ : ndarray of shape (n_classes, 2), float
+        Slope and intercept of each score, and the factor of its variance; with ``probability`` or ``conformal``.
+    isotonic_ : ndarray of shape (n_classes + 1, n_points)
+        Probabilities, and what the isotonic regressions make of them; only with ``probability="isotonic"``.
+    conformal_scores_, conformal_shares_ : ndarray of shape (n_levels, n_rows) and (n_levels,)
+        Sorted errors of held-out rows for each share of missing features; only with ``conformal``.
     n_features_in_ : int
         Number of features seen in `fit`.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -382,8 +415,13 @@ class MCFClassifier(OnlineMixin):
         the expected score given the observed features, all being Gaussian with low-rank plus diagonal covariance.
     missing_rank : int or None, default=None
         Number of factors of that covariance. ``None`` chooses it by the likelihood of held-out rows.
+    conformal : bool, default=False
+        Whether `fit` learns from held-out rows what `predict_set` needs: by five more fits, in a search by none.
     class_weight : dict, "balanced" or None, default=None
         Factors of the sample weights by class. ``"balanced"`` gives all classes the same total weight.
+    probability : {"sigmoid", "isotonic"} or None, default=None
+        How `predict_proba` is calibrated on held-out rows, by five more fits, in a search by none.
+        ``None``: scores are log-odds with a logistic loss; there is no `predict_proba` with others.
     n_jobs : int or None, default=None
         Number of threads that share the rows (or the pairs of classes), -1 for all cores. It does not change the
         result.
@@ -417,6 +455,12 @@ class MCFClassifier(OnlineMixin):
         The deviations only with ``missing="rescale"``.
     feature_factors_, residual_variances_ : ndarray of shape (n_features, rank) and (n_features,)
         Only with ``missing="conditional"``: the covariance of the features is ``U U' + diag(residual_variances_)``.
+    calibration_, calibration_variance_ : ndarray of shape (n_classes, 2), float
+        Slope and intercept of each score, and the factor of its variance; with ``probability`` or ``conformal``.
+    isotonic_ : ndarray of shape (n_classes + 1, n_points)
+        Probabilities, and what the isotonic regressions make of them; only with ``probability="isotonic"``.
+    conformal_scores_, conformal_shares_ : ndarray of shape (n_levels, n_rows) and (n_levels,)
+        Sorted errors of held-out rows for each share of missing features; only with ``conformal``.
     n_features_in_ : int
         Number of features seen in `fit`.
     feature_names_in_ : ndarray of shape (n_features,)

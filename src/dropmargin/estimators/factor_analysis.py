@@ -51,6 +51,8 @@ _RANKS = (1, 2, 3, 5, 8, 12, 18, 27, 40, 60, 100)
 _MOST_LOADINGS = 2**24
 # One row in so many is held out to choose the rank, and at most so many.
 _HELD_OUT_EVERY, _MOST_HELD_OUT = 5, 1000
+# A feature whose deviation is at most this share of its mean never varies: its mean has rounding errors.
+_ROUNDING = 1e-13
 # Rounds of factors and residual variances, steps of subspace iteration in each, and additional vectors.
 _N_ROUNDS, _N_STEPS, _OVERSAMPLING = 4, 3, 10
 # Rounds in which missing entries take their conditional means, and the rows of these.
@@ -128,7 +130,7 @@ def fit_factor_model(X: Any, sample_weight: Array, has_missing: bool, rank: int 
     rows = one_partition(X, sample_weight)
     mean, deviation, *_ = feature_statistics(rows, has_missing)
     total, lost, *_ = rows.map_sum(feature_sums, has_missing)
-    statistics = mean, np.square(deviation), 1.0 - lost / total
+    statistics = mean, _variances(mean, deviation), 1.0 - lost / total
     held_out = np.zeros(n_rows, dtype=bool)
     if rank is None:
         number = min(_MOST_HELD_OUT, n_rows // _HELD_OUT_EVERY)
@@ -143,6 +145,11 @@ def fit_factor_model(X: Any, sample_weight: Array, has_missing: bool, rank: int 
     if has_missing:
         model = _refined(model, X, sample_weight)
     return model if used is None else model.of_more_features(used, n_features)
+
+
+def _variances(mean: Array, deviation: Array) -> Array:
+    """Return the variances of features, 0 where the deviation is the rounding error of the mean of equal values."""
+    return np.square(np.where(deviation > _ROUNDING * np.abs(mean), deviation, 0.0))
 
 
 def _choose_rank(covariance: _Covariance, most: int, X: Any, sample_weight: Array, has_missing: bool) -> int:
@@ -181,7 +188,7 @@ def _refined(model: FactorModel, X: Any, sample_weight: Array) -> FactorModel:
     for _ in range(_N_FILLS if model.has_table else 0):
         filled = fill_conditional(X, model)
         mean, deviation, *_ = feature_statistics(one_partition(filled, sample_weight), False)
-        variance = np.square(deviation) + lost / total * model.residual_variance
+        variance = _variances(mean, deviation) + lost / total * model.residual_variance
         moments = SecondMoments(filled, sample_weight, mean, None)
         model = _Covariance((moments,), total, mean, variance, np.ones_like(mean)).model(model.rank)
     return model

@@ -361,6 +361,8 @@ def problem_of(estimator: MarginalisedModel) -> Problem:
             f"solver={estimator.solver!r} needs a quadratic majoriser, which multi_class='multinomial' does not have; "
             "use solver='auto', 'newton' or 'lbfgs'."
         )
+    if multi_class == "ovo" and (values["probability"] or values["conformal"]):
+        raise ValueError("probability and conformal need multi_class='ovr' or 'multinomial', got 'ovo'.")
     monitor = partial(_show, type(estimator).__name__) if estimator.verbose else no_monitor
     given = {name: values[name] for name in ("C", "fit_intercept", "tol", "max_iter")}
     return Problem(

@@ -18,6 +18,7 @@ from dropmargin.data.missing_values import FeatureStatistics
 from dropmargin.estimators import validation
 from dropmargin.estimators.classification import MarginalisedClassifier
 from dropmargin.estimators.fitting import problem_of, set_classes, set_result
+from dropmargin.estimators.held_out import refuse
 from dropmargin.losses import MomentLoss
 from dropmargin.online import Stream
 from dropmargin.solvers import Result, no_monitor
@@ -70,6 +71,10 @@ def _check_stream(estimator: OnlineMixin) -> None:
             f"{name} has no partial_fit with multi_class='multinomial': the earlier rows are kept for each output "
             "alone, and a softmax couples the outputs. Set multi_class='ovr' or 'ovo', or use fit."
         )
+    try:
+        refuse(estimator, "a stream")
+    except ValueError as error:
+        raise AttributeError(f"{name} has no partial_fit: {error}") from None
 
 
 class OnlineMixin(MarginalisedClassifier):

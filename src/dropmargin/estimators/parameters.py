@@ -150,6 +150,12 @@ def _rank(name: str, value: Any) -> int | None:
     return None if value is None else validation.check_integer(name, value, 0)
 
 
+def probability_method(name: str, value: Any) -> str | None:
+    if value is not None and value not in ("sigmoid", "isotonic"):
+        raise ValueError(f"{name} must be None, 'sigmoid' or 'isotonic', got {value!r}.")
+    return value
+
+
 # Declarations ---------------------------------------------------------------------------------------------------------
 
 
@@ -170,6 +176,7 @@ class SharedParameters(Parameters):
     fit_intercept: bool = parameter(default=True, check=boolean)
     missing: str = parameter(default="error", choices=MISSING_CHOICES)
     missing_rank: int | None = parameter(default=None, check=_rank)
+    conformal: bool = parameter(default=False, check=boolean)
 
 
 class ClassParameters(Parameters):
@@ -177,6 +184,7 @@ class ClassParameters(Parameters):
 
     multi_class: str = parameter(default="ovr", choices=("ovr", "ovo", "multinomial"))
     class_weight: Any = parameter(default=None)
+    probability: str | None = parameter(default=None, check=probability_method)
 
 
 class RunParameters(Parameters):

@@ -21,6 +21,7 @@ from dropmargin.data.missing_values import nan_to_negative_zero
 from dropmargin.estimators import validation
 from dropmargin.estimators.base import MarginalisedModel
 from dropmargin.estimators.fitting import TrainingRows, fit_rows, problem_of, set_or_delete
+from dropmargin.estimators.held_out import refuse
 from dropmargin.solvers import Monitor, Problem
 from dropmargin.typing import Array
 
@@ -234,6 +235,7 @@ def partition_problem(estimator: MarginalisedModel) -> Problem:
             "missing='conditional' needs all rows in memory, got rows in files or on a cluster: set "
             "missing='rescale', or fit to an array."
         )
+    refuse(estimator, "rows in files or on a cluster")
     return problem_of(estimator)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from dropmargin.data import canonical
-from dropmargin.estimators import validation
+from dropmargin.estimators import conformal, validation
 from dropmargin.estimators.base import MarginalisedModel
 from dropmargin.noise import Noise
 from dropmargin.typing import Array
@@ -79,9 +78,11 @@ class MarginalisedRegressor(RegressorMixin, MarginalisedModel):
     def predict_interval(self, X: Any, coverage: float = 0.9, *, residual_deviation: float | None = None) -> Array:
         """Return an interval for the number of each row of ``X``, which is wider if features are missing.
 
-        The number of a row is taken as normal. Its mean is the prediction, and its variance the sum of that of the
-        residuals of complete rows and that of the prediction of the complete row given the observed features
-        (`predict` with ``return_std=True``).
+        The middle of the interval is the prediction. Its width is proportional to the root of the sum of the variance
+        of the residuals of complete rows and that of the prediction of the complete row given the observed features
+        (`predict` with ``return_std=True``). With ``conformal=True`` before fit, the factor is a quantile of the
+        errors of held-out rows with the same share of missing features, and the coverage holds for each share if
+        features are missing at random. Else the number of a row is taken as normal.
 
         Parameters
         ----------
@@ -91,7 +92,7 @@ class MarginalisedRegressor(RegressorMixin, MarginalisedModel):
             The probability with which the interval is to contain the number.
         residual_deviation : float, default=None
             The standard deviation of the residuals, such as the root mean squared error of complete rows that were not
-            used in training; ``None`` for ``residual_deviation_``.
+            used in training; ``None`` for ``residual_deviation_``. If it is given, the number is taken as normal.
 
         Returns
         -------
@@ -113,8 +114,7 @@ class MarginalisedRegressor(RegressorMixin, MarginalisedModel):
         >>> bool(wide > narrow)
         True
         """
-        if not (isinstance(coverage, Real) and 0.0 < coverage < 1.0):
-            raise ValueError(f"coverage must be a number in (0, 1), such as 0.9, got {coverage!r}.")
+        coverage, X = conformal.check_coverage(coverage), self._check_rows(X)
         if residual_deviation is not None:
             spread = validation.check_number("residual_deviation", residual_deviation, 0.0)
         elif hasattr(self, "residual_deviation_"):
@@ -124,8 +124,10 @@ class MarginalisedRegressor(RegressorMixin, MarginalisedModel):
                 "residual_deviation is not known from this fit, which had no more complete rows than coefficients, or "
                 "rows in files or on a cluster: pass the root mean squared error of complete rows."
             )
-        means, deviations = self._with_deviations(self._check_rows(X))
-        half = ndtri(0.5 + 0.5 * coverage) * np.hypot(deviations, spread)
+        means, deviations = self._with_deviations(X)
+        is_normal = residual_deviation is not None or not self.conformal
+        factors = ndtri(0.5 + 0.5 * coverage) if is_normal else conformal.thresholds(self, X, coverage)
+        half = factors * np.hypot(deviations, spread)
         return np.column_stack([means - half, means + half])
 
     def expected_error(

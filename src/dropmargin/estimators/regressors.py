@@ -48,6 +48,8 @@ class DropoutRidge(MarginalisedRegressor):
         the expected score given the observed features, all being Gaussian with low-rank plus diagonal covariance.
     missing_rank : int or None, default=None
         Number of factors of that covariance. ``None`` chooses it by the likelihood of held-out rows.
+    conformal : bool, default=False
+        Whether `fit` learns from held-out rows what `predict_interval` needs: by five more fits, in a search by none.
     n_jobs : int or None, default=None
         Number of threads that share the rows, -1 for all cores. It does not change the result.
     verbose : int, default=0
@@ -76,6 +78,8 @@ class DropoutRidge(MarginalisedRegressor):
         deviations only with ``missing="rescale"``.
     feature_factors_, residual_variances_ : ndarray of shape (n_features, rank) and (n_features,)
         Only with ``missing="conditional"``: the covariance of the features is ``U U' + diag(residual_variances_)``.
+    conformal_scores_, conformal_shares_ : ndarray of shape (n_levels, n_rows) and (n_levels,)
+        Sorted errors of held-out rows for each share of missing features; only with ``conformal``.
     residual_deviation_ : float
         Standard deviation of the residuals of complete training rows, with the degrees of freedom that the coefficients
         leave, for `predict_interval`. Only if these are more than zero, and after a fit in memory.
@@ -142,6 +146,8 @@ class DropoutSVR(EpsilonParameter, MarginalisedRegressor):
         the expected score given the observed features, all being Gaussian with low-rank plus diagonal covariance.
     missing_rank : int or None, default=None
         Number of factors of that covariance. ``None`` chooses it by the likelihood of held-out rows.
+    conformal : bool, default=False
+        Whether `fit` learns from held-out rows what `predict_interval` needs: by five more fits, in a search by none.
     n_jobs : int or None, default=None
         Number of threads that share the rows, -1 for all cores. It does not change the result.
     verbose : int, default=0
@@ -172,6 +178,8 @@ class DropoutSVR(EpsilonParameter, MarginalisedRegressor):
         deviations only with ``missing="rescale"``.
     feature_factors_, residual_variances_ : ndarray of shape (n_features, rank) and (n_features,)
         Only with ``missing="conditional"``: the covariance of the features is ``U U' + diag(residual_variances_)``.
+    conformal_scores_, conformal_shares_ : ndarray of shape (n_levels, n_rows) and (n_levels,)
+        Sorted errors of held-out rows for each share of missing features; only with ``conformal``.
     residual_deviation_ : float
         Standard deviation of the residuals of complete training rows, with the degrees of freedom that the coefficients
         leave, for `predict_interval`. Only if these are more than zero, and after a fit in memory.
@@ -247,6 +255,8 @@ class NoisyLinearRegressor(ApproximationParameter, MarginalisedRegressor):
         the expected score given the observed features, all being Gaussian with low-rank plus diagonal covariance.
     missing_rank : int or None, default=None
         Number of factors of that covariance. ``None`` chooses it by the likelihood of held-out rows.
+    conformal : bool, default=False
+        Whether `fit` learns from held-out rows what `predict_interval` needs: by five more fits, in a search by none.
     n_jobs : int or None, default=None
         Number of threads that share the rows, -1 for all cores. It does not change the result.
     verbose : int, default=0
@@ -278,6 +288,8 @@ class NoisyLinearRegressor(ApproximationParameter, MarginalisedRegressor):
         deviations only with ``missing="rescale"``.
     feature_factors_, residual_variances_ : ndarray of shape (n_features, rank) and (n_features,)
         Only with ``missing="conditional"``: the covariance of the features is ``U U' + diag(residual_variances_)``.
+    conformal_scores_, conformal_shares_ : ndarray of shape (n_levels, n_rows) and (n_levels,)
+        Sorted errors of held-out rows for each share of missing features; only with ``conformal``.
     residual_deviation_ : float
         Standard deviation of the residuals of complete training rows, with the degrees of freedom that the coefficients
         leave, for `predict_interval`. Only if these are more than zero, and after a fit in memory.

@@ -25,8 +25,9 @@ def export_onnx(model: Any, path: Path) -> None:
     """Write a fitted classifier or regressor as an ONNX model.
 
     The graph has one input ``X`` of shape ``(n, n_features)``, double, or float if the coefficients are float. NaN is a
-    missing value. Outputs are ``label``, ``decision``, as `decision_function` returns it, and, if scores are log-odds,
-    ``probability``, as `predict_proba` returns it. That of a regressor is ``prediction``.
+    missing value. Outputs are ``label``, ``decision``, as `decision_function` returns it, and, if scores are log-odds
+    and the parameter ``probability`` is None, ``probability``, as `predict_proba` returns it. That of a regressor is
+    ``prediction``.
 
     Parameters
     ----------
@@ -108,7 +109,7 @@ def _parse(scope: Any, model: Any, inputs: list[Any], custom_parsers: Any = None
         labels |= dict.fromkeys("iu", types.Int64TensorType)
         outputs = {"label": labels.get(model.classes_.dtype.kind, types.StringTensorType)([None])}
         outputs["decision"] = number([None] if n_classes == 2 else [None, n_classes])
-        if hasattr(model, "predict_proba"):
+        if hasattr(model, "predict_proba") and model.probability is None:
             outputs["probability"] = number([None, n_classes])
     else:
         outputs = {"prediction": number([None])}

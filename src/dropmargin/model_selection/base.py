@@ -17,7 +17,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.validation import check_is_fitted
 
 from dropmargin.data import Rows
-from dropmargin.estimators import validation
+from dropmargin.estimators import held_out, validation
 from dropmargin.estimators.base import MarginalisedModel
 from dropmargin.estimators.fitting import (
     TrainingRows,
@@ -188,14 +188,18 @@ class MarginalisedModelCV(RunParameters, SharedParameters, GridParameters, BaseE
         self.best_score_ = float(outcome.mean[chosen])
         self.noise_, self.C_ = grid.noises[chosen[0]], float(grid.Cs[chosen[1]])
 
-    def _refit(self, model: MarginalisedModel, rows: TrainingRows, outcome: Outcome, n_threads: int) -> None:
-        """Fit the chosen model to all rows, from the mean of its folds."""
+    def _refit(
+        self, model: MarginalisedModel, rows: TrainingRows, outcome: Outcome, splits: Any, n_threads: int
+    ) -> None:
+        """Fit the chosen model to all rows, from the mean of its folds, whose held-out rows it learns from."""
         best = model.set_params(noise=self.noise_, C=self.C_)
         where = (slice(None), *self.best_index_)
-        start = None if outcome.coefs is None else outcome.coefs[where].mean(axis=0).T
+        coefs = None if outcome.coefs is None else outcome.coefs[where]
+        start = None if coefs is None else coefs.mean(axis=0).T
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # one warning counts all fits
             fit_rows(best, problem_of(best), rows, n_threads, start)
+            held_out.learn(best, rows, splits, coefs, n_threads)
         self.best_estimator_ = best
         for name in ("coef_", "intercept_", "classes_", "n_features_in_", "feature_names_in_"):
             set_or_delete(self, name, getattr(best, name, None))
@@ -314,7 +318,7 @@ def run_search(
     if not np.isfinite(outcome.mean).any():
         raise ValueError("scoring gave NaN at every point of the grid: there is nothing to choose by.")
     estimator._store(grid, outcome)
-    estimator._refit(model, rows, outcome, n_threads)
+    estimator._refit(model, rows, outcome, splits, n_threads)
     warn_unconverged(np.append(outcome.converged, estimator.best_estimator_.converged_), stacklevel=4)
     chosen = estimator.best_index_
     if not np.any(estimator.coef_):

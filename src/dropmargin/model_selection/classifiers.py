@@ -93,7 +93,8 @@ class MarginalisedClassifierCV(ClassParameters, ClassifierMixin, MarginalisedMod
     def predict_proba(self, X: Any) -> Array:
         """Return the probability of each class.
 
-        Only for losses whose scores are log-odds (the logistic losses), and not with ``multi_class="ovo"``.
+        Only with ``probability``, or for losses whose scores are log-odds (the logistic losses), and not with
+        ``multi_class="ovo"``.
 
         Parameters
         ----------
@@ -147,6 +148,23 @@ class MarginalisedClassifierCV(ClassParameters, ClassifierMixin, MarginalisedMod
             Probabilities, or lower bounds on them.
         """
         return self._best().predict_stability(X, noise, method, n_draws=n_draws, random_state=random_state)
+
+    def predict_set(self, X: Any, coverage: float = 0.9) -> Array:
+        """Return the labels that each row may have, as `DropoutSVC.predict_set`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Data. NaN is a missing feature, unless ``missing="error"``.
+        coverage : float, default=0.9
+            The probability with which the set is to contain the label.
+
+        Returns
+        -------
+        sets : ndarray of bool of shape (n_samples, n_classes)
+            Whether each label of ``classes_`` is in the set.
+        """
+        return self._best().predict_set(X, coverage)
 
 
 class DropoutSVCCV(ApproximationParameter, MarginalisedClassifierCV):

@@ -193,20 +193,15 @@ def _matrices(block: Block, task: Task, coef: Array, is_majoriser: bool, index: 
     size = len(index) + 1
     total = np.zeros((coef.shape[1], size, size))
     for piece, second in _seconds(block, task, coef, is_majoriser):
-        X, G = piece.rows.dense()
+        X = piece.rows.dense()
         rows = np.ones((len(X), size))
         rows[:, :-1] = X[:, index]
         total += weighted_gram(rows, rows, second.by_mean)
         if isinstance(task.scores, GroupScores):
             total += _group_matrices(rows, task.scores.groups, coef, piece.first[1], second, index)
         elif isinstance(task.scores, Moments) and (task.scores.depends_on_x or task.scores.has_constant):
-            total += _noise_matrices(rows, G[:, index] + _constant(block, index), coef[index], second)
+            total += _noise_matrices(rows, block.variance.take(index).of(X[:, index]), coef[index], second)
     return (total,)
-
-
-def _constant(block: Block, index: Array) -> Any:
-    constant = block.variance.constant
-    return constant if np.ndim(constant) == 0 else np.asarray(constant)[index]
 
 
 def _noise_matrices(rows: Array, variances: Array, w: Array, second: Second) -> Array:

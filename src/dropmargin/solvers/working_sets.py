@@ -38,7 +38,7 @@ def working_sets(objective: Objective, coef: Array, options: Options) -> Result:
     """Minimise an objective with an l1 penalty, one output at a time or the classes of a softmax."""
     history: list[Iteration] = []
     tol = options.tol if options.warm else max(options.tol, _FIRST_TOL)
-    warm, before = options.warm, None
+    warm, before, few_steps = options.warm, None, _MOST_STEPS
     for _ in range(_MOST_ROUNDS):
         # 1. The working set, by the gradient of all features.
         point = objective.at(coef)
@@ -48,13 +48,14 @@ def working_sets(objective: Objective, coef: Array, options: Options) -> Result:
         )
         left = options.max_iter - len(history)
         if not can_restrict or left <= 0:
-            return _joined(
-                _orthant_or_smoothed(objective, coef, replace(options, max_iter=max(1, left), warm=warm)), history
-            )
+            last = replace(options, max_iter=max(1, left), warm=warm)
+            return _joined(_orthant_or_smoothed(objective, coef, last, few_steps), history)
         # 2. Newton's method on the rows of the working set.
         part = restricted(objective, features)
         index = np.append(features, objective.n_features)
-        found = _orthant_or_smoothed(part, coef[index], replace(options, tol=tol, max_iter=left, warm=warm))
+        found = _orthant_or_smoothed(part, coef[index], replace(options, tol=tol, max_iter=left, warm=warm), few_steps)
+        if found.n_iter > _MOST_STEPS:  # steps within orthants go in circles
+            few_steps = 0
         history += [entry._replace(iteration=len(history) + k) for k, entry in enumerate(found.history, 1)]
         coef = np.zeros_like(coef)
         coef[index] = found.coef
@@ -76,14 +77,16 @@ def working_sets(objective: Objective, coef: Array, options: Options) -> Result:
     return replace(_joined(found, []), coef=coef, history=history, converged=False, message="too many working sets")
 
 
-def _orthant_or_smoothed(objective: Objective, coef: Array, options: Options) -> Result:
-    """Return the result of steps within orthants; where features are nearly dependent, with the penalty smoothed."""
-    few = min(options.max_iter, _MOST_STEPS)
-    found = newton(objective, coef, replace(options, max_iter=few))
-    if found.converged or found.n_iter >= options.max_iter:
-        return found
-    rest = replace(options, max_iter=options.max_iter - found.n_iter, warm=True)
-    smooth = newton(replace(objective, smooths_l1=True), found.coef, rest)
+def _orthant_or_smoothed(objective: Objective, coef: Array, options: Options, few_steps: int) -> Result:
+    """Return the result of a few steps within orthants, or, where these do not reach it, with the penalty smoothed."""
+    history: list[Iteration] = []
+    if few_steps:
+        found = newton(objective, coef, replace(options, max_iter=min(options.max_iter, few_steps)))
+        if found.converged or found.n_iter >= options.max_iter:
+            return found
+        coef, history = found.coef, found.history
+    rest = replace(options, max_iter=options.max_iter - len(history), warm=True)
+    smooth = newton(replace(objective, smooths_l1=True), coef, rest)
     whole, coef = replace(objective, width=None), smooth.coef
     value, size = whole.at(coef).value, np.abs(coef[:-1]).max(initial=0.0)
     for share in _SMALL:  # exact zeros, as long as that does not raise the objective
@@ -92,7 +95,7 @@ def _orthant_or_smoothed(objective: Objective, coef: Array, options: Options) ->
         cleaned_value = whole.at(cleaned).value
         if np.all(cleaned_value <= value + _ROUNDING * np.abs(value)):
             coef, value = cleaned, np.minimum(value, cleaned_value)
-    return replace(_joined(smooth, found.history), coef=coef, objective=value, point=None)
+    return replace(_joined(smooth, history), coef=coef, objective=value, point=None)
 
 
 def _joined(found: Result, history: list[Iteration]) -> Result:

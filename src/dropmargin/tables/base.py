@@ -12,7 +12,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from dropmargin.estimators.parameters import Parameters, check_parameters, parameter
+from dropmargin.estimators.parameters import Parameters, boolean, check_parameters, parameter
 from dropmargin.estimators.validation import check_choice, check_n_jobs, check_number, unchanged_on_failure
 from dropmargin.evaluation import Explanation, TopFeatures
 from dropmargin.tables import effects, search
@@ -56,6 +56,7 @@ class TableParameters(Parameters):
     verbose: int = parameter(default=1)
     encoder: Any = parameter(default=None)
     groups: Any = parameter(default=None)
+    conformal: bool = parameter(default=False, check=boolean)
 
 
 class TableModel(TableParameters, BaseEstimator):
@@ -108,12 +109,15 @@ class TableModel(TableParameters, BaseEstimator):
         n_splines = sum(kind != "category" for kind in own.column_kinds_.values()) if self._is_own else 0
         is_auto = self.basis == "auto"
         bases = search.possible_bases(first, n_splines) if is_auto else (self._check_basis(first),)
+        if self.conformal:
+            bases = self._without_fourier(bases)
         task = search.Task(
             encode, y, weight, plain, given["noise"], given["C"], given["target_noise"], self.cv, rng,
             can_scale=bool(n_splines), encoded={("linear", "standard"): first},
         )  # fmt: skip
         with one_blas_thread():
             best, self.cv_scores_ = search.choose(task, bases, self.verbose)
+            plain.set_params(**{name: given[name] for name in ("probability", "conformal") if name in given})
             fourier, model, C, deviation = search.fit_setting(task, best)
         self.encoder_ = encoders[search.encoding(best.basis, best.scaling)]
         self.fourier_, self.model_ = fourier, model
@@ -137,6 +141,11 @@ class TableModel(TableParameters, BaseEstimator):
         if self.basis == "fourier" and first.is_sparse:
             raise ValueError("basis='fourier' has no features of text: leave out text, or use basis='spline'.")
         return self.basis
+
+    def _without_fourier(self, bases: tuple[str, ...]) -> tuple[str, ...]:
+        if bases == ("fourier",):
+            raise ValueError("conformal=True needs basis='linear', 'spline' or 'auto', got 'fourier'.")
+        return tuple(basis for basis in bases if basis != "fourier")
 
     def _encoding(self, X: Any, encoders: dict[Any, Any]) -> Any:
         """Return the function that encodes the training rows in a basis, and adds its encoder to ``encoders``."""

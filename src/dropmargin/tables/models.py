@@ -13,15 +13,17 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from dropmargin.estimators import DropoutLogisticRegression, DropoutRidge, DropoutSVC, DropoutSVR
-from dropmargin.estimators.parameters import parameter
+from dropmargin.estimators.parameters import parameter, probability_method
 from dropmargin.tables import effects
 from dropmargin.tables.base import TableModel, check_rate
 from dropmargin.typing import Array
 
 
 def _has_probabilities(estimator: Any) -> bool:
-    if estimator.loss != "logistic":
-        raise AttributeError(f"predict_proba needs loss='logistic', got loss={estimator.loss!r}.")
+    if estimator.loss != "logistic" and estimator.probability is None:
+        raise AttributeError(
+            f"predict_proba needs loss='logistic' or probability='sigmoid' before fit, got loss={estimator.loss!r}."
+        )
     return True
 
 
@@ -36,7 +38,7 @@ class TableClassifier(ClassifierMixin, TableModel):
     Parameters
     ----------
     loss : {"logistic", "hinge"}, default="logistic"
-        The loss; with the hinge loss there are no probabilities.
+        The loss; with the hinge loss there are no probabilities, unless ``probability`` is set.
     basis : {"auto", "linear", "spline", "fourier"}, default="auto"
         ``"linear"``: one feature per number. ``"spline"``: an additive model of a smooth function of each number.
         ``"fourier"``: random Fourier features of all columns beside the splines, for columns that interact.
@@ -67,6 +69,11 @@ class TableClassifier(ClassifierMixin, TableModel):
     groups : callable, default=None
         For an encoder of another package: a function from the name of a feature to the name of its column. By default
         it is the column whose name the feature's name starts with.
+    conformal : bool, default=False
+        Whether five more fits score held-out rows, for `predict_set`, without the Fourier basis.
+    probability : {"sigmoid", "isotonic"} or None, default=None
+        How `predict_proba` is calibrated on held-out rows, by the same fits; ``None``: scores of the logistic loss are
+        log-odds.
 
     Attributes
     ----------
@@ -114,6 +121,7 @@ class TableClassifier(ClassifierMixin, TableModel):
 
     _losses: ClassVar = {"logistic": DropoutLogisticRegression, "hinge": DropoutSVC}
     loss: str = parameter(default="logistic", kw_only=False)
+    probability: str | None = parameter(default=None, check=probability_method)
 
     def _check_targets(self, y: Any) -> Array:
         y = column_or_1d(y, warn=True)
@@ -161,7 +169,7 @@ class TableClassifier(ClassifierMixin, TableModel):
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> Array:
-        """Return the probability of each class, with ``loss="logistic"``.
+        """Return the probability of each class, with ``loss="logistic"`` or ``probability``.
 
         Parameters
         ----------
@@ -178,7 +186,7 @@ class TableClassifier(ClassifierMixin, TableModel):
 
     @available_if(_has_probabilities)
     def predict_log_proba(self, X: Any) -> Array:
-        """Return the logarithm of the probability of each class, with ``loss="logistic"``.
+        """Return the logarithm of the probability of each class, with ``loss="logistic"`` or ``probability``.
 
         Parameters
         ----------
@@ -192,6 +200,24 @@ class TableClassifier(ClassifierMixin, TableModel):
         """
         features = self._features(X)
         return self.model_.predict_log_proba(features)
+
+    def predict_set(self, X: Any, coverage: float = 0.9) -> Array:
+        """Return the labels that each row may have, with ``conformal=True``.
+
+        Parameters
+        ----------
+        X : table
+            Rows; a column that is absent, and NaN or None, are missing values.
+        coverage : float, default=0.9
+            The probability with which the set is to contain the label.
+
+        Returns
+        -------
+        sets : ndarray of bool of shape (n_samples, n_classes)
+            Whether each label of ``classes_`` is in the set; the predicted label always is.
+        """
+        features = self._features(X)
+        return self.model_.predict_set(features, coverage)
 
     def predict_stability(
         self, X: Any, noise: float | None = None, *, n_draws: int = 128, random_state: Any = 0
@@ -264,6 +290,8 @@ class TableRegressor(RegressorMixin, TableModel):
     groups : callable, default=None
         For an encoder of another package: a function from the name of a feature to the name of its column. By default
         it is the column whose name the feature's name starts with.
+    conformal : bool, default=False
+        Whether five more fits score held-out rows, for intervals that assume no normal law, without the Fourier basis.
 
     Attributes
     ----------

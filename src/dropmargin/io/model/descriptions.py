@@ -87,11 +87,16 @@ _SHARED = {
     "feature_deviations_": Attribute(_FLOAT, ("features",), required=False, low=0.0),
     "feature_factors_": Attribute(_FLOAT, ("features", "factors"), required=False),
     "residual_variances_": Attribute(_FLOAT, ("features",), required=False, low=0.0),
+    "conformal_scores_": Attribute(_FLOAT, ("levels", "held out"), required=False, low=0.0),
+    "conformal_shares_": Attribute(_FLOAT, ("levels",), required=False, low=0.0, high=1.0),
 }
 _CLASSIFIER = {
     "coef_": Attribute(_FLOATS, ("outputs", "features")),
     "intercept_": Attribute(_FLOATS, ("outputs",)),
     "classes_": Attribute(_LABELS, ("classes",)),
+    "calibration_": Attribute(_FLOAT, ("classes", "slope and intercept"), required=False),
+    "calibration_variance_": Attribute(_NUMBER, required=False, low=0.0, high=1e154),
+    "isotonic_": Attribute(_FLOAT, ("probabilities", "points"), required=False, low=0.0, high=1.0),
     **_SHARED,
 }
 _REGRESSOR = {
@@ -259,7 +264,8 @@ def unpack_model(entry: Any, arrays: dict[str, Array]) -> Any:
         warnings.simplefilter("ignore")
         rows, inner = _trial_rows(model), getattr(model, "model_", model)
         has_intervals = hasattr(inner, "residual_deviation_") and inner.missing == "conditional"
-        for method in ("predict", "predict_interval" if has_intervals else "predict_proba"):
+        methods = ["predict", "predict_interval" if has_intervals else "predict_proba"]
+        for method in [*methods, *(["predict_set"] if hasattr(inner, "classes_") and inner.conformal else ())]:
             getattr(model, method, repr)(rows)
         repr(model)
     return model
