@@ -28,8 +28,6 @@ class MomentLoss(Loss, ABC):
     #: The scale of the scores at which ``phi`` has a kink for ``v = 0``; 0 if ``phi`` is smooth. A loss with a kink
     #: defines `smoothed`, and the solvers minimise the smoothed loss with decreasing width.
     kink: float = 0.0
-    #: Whether the smoothed kink has no curvature a few widths away, so that one small Newton step is no certificate.
-    has_local_kink = False
     #: Whether ``gamma``, which `majoriser` returns, defines a quadratic majoriser of ``phi``:
     #: ``phi(m, v) <= gamma / 2 * ((m - o)^2 + v) - k y m + const``.
     has_majoriser = False

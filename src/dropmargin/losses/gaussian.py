@@ -61,8 +61,6 @@ class GaussianHinge(_ExpectedRamp):
         As in `Hinge`.
     """
 
-    has_local_kink = True
-
     def __init__(self, margin: float = 1.0) -> None:
         self._bound = Hinge(margin)
         self.margin = self.kink = float(margin)

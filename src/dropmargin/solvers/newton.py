@@ -11,7 +11,8 @@ what conjugate gradients left, and at least the decrease that the same model pre
 
 *Kinks.* A kink of the loss is smoothed over a width (`MomentLoss.smoothed`), which moves the minimum by at most the
 width times the weight of all rows. Relative to the objective, that error ``e`` follows Ipopt's rule: when the gap is
-below it, ``e <- max(e_last, min(e / 5, e^1.5))``, until it is half of ``tol``.
+below it, ``e <- max(e_last, min(e / 5, e^1.5))``, until it is half of ``tol``. Where the noise itself smooths the kink,
+only the first steps need more: near the minimum, the last error follows at once, and the minimum moves by far less.
 
 *l1.* Within the orthant of the coefficients the penalty is linear. Coefficients at zero whose gradient is within ``l1``
 stay out of the system, and steps are projected onto the orthant, which is where the zeros come from (Andrew and Gao
@@ -46,6 +47,8 @@ _FIRST_ERROR, _FIRST_ERROR_WARM, _LEAST_ERROR = 0.05, 1e-3, 1e-13
 # The noise smooths the kink where scores have a standard deviation of so many widths of the smoothing, and of the width
 # that has the other error: near a sharper kink, small predicted decreases prove nothing.
 _SHARP_WIDTHS, _LEAST_SHARP_ERROR = 2.0, 0.01
+# There, the smoothing moves the minimum by at most this share of the error.
+_SMOOTH_SHARE = 0.1
 # The last error may exceed its share of the tolerance so many times: the objective falls after it is chosen.
 _SIMILAR = 1.5
 # Where kinks are sharp, Newton's decrement is a certificate only if it is small against the weight of a single row.
@@ -230,27 +233,30 @@ class _State:
         self.previous = np.where(step.predicted > 0.0, step.predicted, np.finfo(float).tiny)
         self.least = np.minimum(self.least, self.previous)
         self.n_flat = np.where(decrease > _ROUNDING * self.scale, 0, self.n_flat + 1)
-        self.coef[:, slice(None) if self.objective.is_coupled else self.outputs] = trial.coef
-        self.values[self.outputs], self.gaps[self.outputs] = (
-            trial.plain_value,
-            gaps + np.where(self.is_sharp, 1.0, 0.1) * self.errors * self.scale,
-        )
-        total = float(self.values.sum()), float(self.gaps.sum())
-        self.history.append(Iteration(iteration, *total, self.objective.n_passes, self.n_active))
-        self.options.monitor(self.history[-1])
+        self._record(iteration, gaps)
         finished = self._finished(gaps, length)
-        errors, is_smoothed_less = self.errors, ~self.is_last & ((gaps <= self.tolerance) | finished)
-        # Where the noise smooths the kink, the smoothing only guides the first steps: the last width comes at once.
+        # Outputs with a small gap are smoothed less; those that noise makes smooth, as soon as they are close.
+        errors, is_ready = self.errors, ~self.is_last & ((gaps <= self.tolerance) | finished)
         is_close = ~self.is_last & ~self.is_sharp & (length == 1.0) & (step.predicted <= _CLOSE * self.scale)
         finished &= self.is_last
         if finished.any():
             kept = np.flatnonzero(~finished)
             self._drop(kept)
-            errors, is_smoothed_less, is_close = errors[kept], is_smoothed_less[kept], is_close[kept]
-        if np.any(is_smoothed_less | is_close):
+            errors, is_ready, is_close = errors[kept], is_ready[kept], is_close[kept]
+        if np.any(is_ready | is_close):
+            self._forget(is_ready | is_close)
             smaller = np.maximum(self.last_error, np.minimum(0.2 * errors, errors**1.5))
-            self._forget(is_smoothed_less | is_close)
-            self._smooth(np.where(is_close, self.last_error, np.where(is_smoothed_less, smaller, errors)))
+            self._smooth(np.where(is_close, self.last_error, np.where(is_ready, smaller, errors)))
+
+    def _record(self, iteration: int, gaps: Array) -> None:
+        """Store coefficients, objectives and gaps of the active outputs, with the errors of the smoothing."""
+        self.coef[:, slice(None) if self.objective.is_coupled else self.outputs] = self.point.coef
+        self.values[self.outputs] = self.point.plain_value
+        share = np.where(self.is_sharp, 1.0, _SMOOTH_SHARE)
+        self.gaps[self.outputs] = gaps + share * self.errors * self.scale
+        total = float(self.values.sum()), float(self.gaps.sum())
+        self.history.append(Iteration(iteration, *total, self.objective.n_passes, self.n_active))
+        self.options.monitor(self.history[-1])
 
     def _gap(self, step: _Step, length: Array, decrease: Array) -> Array:
         """Return the estimated gap of the smoothed problem after a step; see the module's docstring."""
@@ -302,7 +308,8 @@ class _State:
             return
         self.errors, self.is_sharp = objective.width * objective.weight / self.scale, is_sharp(point)
         self.is_last = self.errors <= _SIMILAR * self.last_error
-        last = np.where(self.is_sharp, 0.5 * self.errors / (objective.n_features + _AT_LEAST), 0.9 * tol)
+        of_sharp = 0.5 * self.errors / (objective.n_features + _AT_LEAST)
+        last = np.where(self.is_sharp, of_sharp, (1.0 - _SMOOTH_SHARE) * tol)
         before = np.where(self.is_sharp, 0.1, 1.0) * self.errors
         self.tolerance = np.where(self.is_last, last, before) * self.scale
 
