@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 from functools import partial
 
@@ -20,6 +21,16 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     # The variable is for processes that tests start: pytest has loaded BLAS and OpenMP before this file.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     threadpool_limits(1)
+
+
+def pytest_make_parametrize_id(config, val, argname):
+    """Return the name of a case: a name where the value has one, else its text, so that a case can be selected."""
+    if val is None or isinstance(val, str | int | float | bool | re.Pattern | set):
+        return None  # as pytest names it
+    name = getattr(val, "__name__", "<lambda>")
+    if name == "<lambda>":
+        name = argname if callable(val) else " ".join(re.sub(" at 0x[0-9A-Fa-f]+", "", repr(val)).split())
+    return name if len(name) <= 60 else f"{name[:57]}..."
 
 
 @pytest.fixture

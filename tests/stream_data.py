@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
+from functools import partial
 
 import numpy as np
 from scipy import sparse
@@ -43,7 +44,9 @@ def write_parts(folder, X, y, edges=(0, 150, 151, 400), kind="svm"):
 
             table = pd.DataFrame(X[a:b], columns=[f"f{d}" for d in range(X.shape[1])])
             table["label"] = y[a:b]
-            table.to_parquet(path)
+            {"parquet": table.to_parquet, "arrow": table.to_feather, "csv": partial(table.to_csv, index=False)}[kind](
+                path
+            )
     return folder
 
 

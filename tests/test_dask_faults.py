@@ -5,20 +5,26 @@ Workers are closed, and their data are lost. In `test_dask_kills` they are proce
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import dask
 import numpy as np
 import pytest
+from distributed import Client
 from numpy.testing import assert_allclose
 from sklearn.base import clone
 
 from backends import reference
 from clusters import PATIENCE, assert_same_optimum, at_iteration, local_cluster, make_rows, partitions, serial_fit
-from dropmargin import DropoutLogisticRegression
+from dropmargin import DropoutLogisticRegression, DropoutLogisticRegressionCV
 from dropmargin.dask import ClusterError, fit
+from dropmargin.dask.partitions import DaskPartitions
 from dropmargin.data import Rows
 from dropmargin.estimators.partition_fit import fit_partitions
+from dropmargin.model_selection import partitions as searches
 from marks import says
 
 pytestmark = pytest.mark.timeout(240)
@@ -60,6 +66,79 @@ def test_the_loss_of_all_workers_is_an_error_after_the_timeout():
         with pytest.raises(ClusterError, match=says("timeout=2 seconds", "workers: none")):
             fit_partitions(model, data, monitor=at_iteration(1, lambda: close_worker(client)))
         assert time.monotonic() - begin < PATIENCE
+        assert not hasattr(model, "coef_")
+
+
+def test_a_worker_is_lost_in_a_search(monkeypatch):
+    """After some passes over the folds; the search goes on with the other worker."""
+    search = DropoutLogisticRegressionCV(noises=[0.1, 0.5], Cs=[0.01, 0.1], cv=2, prune=False, verbose=0)
+    rows, call, n_calls = make_rows(5), DaskPartitions.map_sum, itertools.count()
+    expected = clone(search).fit(np.concatenate([own.X for own in rows]), np.concatenate([own.y for own in rows]))
+    monkeypatch.setattr(searches, "_GATHERED_BYTES", 0)
+    with local_cluster(2) as client:
+
+        def map_sum(self, *args):
+            if next(n_calls) == 25:
+                close_worker(client)
+            return call(self, *args)
+
+        monkeypatch.setattr(DaskPartitions, "map_sum", map_sum)
+        model = fit(clone(search), [dask.delayed(_load)(own, None) for own in rows])
+        assert len(client.nthreads()) == 1
+    assert next(n_calls) > 50
+    assert_allclose(model.scores_, expected.scores_, rtol=1e-3)
+
+
+def test_scattered_data_that_are_lost_are_an_error():
+    """Dask does not know how to compute them again."""
+    with local_cluster(2) as client:
+        sent = client.scatter([(own.X, own.y) for own in make_rows(4)], broadcast=False)
+        monitor, data = at_iteration(2, lambda: close_worker(client)), DaskPartitions(client, sent, timeout=PATIENCE)
+        with pytest.raises(ClusterError, match=says("lost with a worker", "Client.scatter", "dask.delayed")):
+            fit_partitions(clone(MODEL), data.transformed(_as_rows), monitor=monitor)
+
+
+def _as_rows(pair):
+    return Rows(*pair)
+
+
+def test_two_clients_fit_on_one_cluster_at_the_same_time():
+    expected = [serial_fit(clone(MODEL), n_parts) for n_parts in (3, 5)]
+    with local_cluster(2) as client, Client(client.cluster, set_as_default=False) as other:
+
+        def run(own, n_parts):
+            return fit_partitions(clone(MODEL), partitions(own, n_parts))
+
+        with ThreadPoolExecutor(2) as pool:
+            for model, wanted in zip(pool.map(run, [client, other], [3, 5]), expected, strict=True):
+                assert_same_optimum(model, wanted)
+
+
+def test_clients_that_cannot_be_used_are_refused():
+    pairs = [dask.delayed((own.X, own.y)) for own in make_rows(2)]
+    with pytest.raises(ValueError, match="no Dask client"):
+        fit(clone(MODEL), pairs)
+    with pytest.raises(TypeError, match=r"client must be a dask\.distributed\.Client or None, got str"):
+        fit(clone(MODEL), pairs, client="scheduler:8786")
+
+    async def in_a_loop():
+        async with Client(n_workers=1, processes=False, dashboard_address=":0", asynchronous=True) as client:
+            with pytest.raises(ValueError, match="client is asynchronous"):
+                fit(clone(MODEL), pairs, client=client)
+
+    asyncio.run(in_a_loop())
+    with local_cluster(1) as client:
+        pass
+    with pytest.raises(ClusterError, match="client is closed"):
+        fit(clone(MODEL), pairs, client=client)
+
+
+def test_a_lost_scheduler_is_an_error():
+    with dask.config.set({"distributed.comm.timeouts.connect": "1s"}), local_cluster(1) as client:
+        model, close = clone(MODEL), client.cluster.scheduler.close
+        monitor = at_iteration(2, lambda: client.sync(close))
+        with pytest.raises(ClusterError, match="connection to the Dask scheduler is lost"):
+            fit_partitions(model, partitions(client, 3), monitor=monitor)
         assert not hasattr(model, "coef_")
 
 

@@ -57,7 +57,8 @@ def die_at_first(rows, folder, n_deaths):
 
 def test_a_task_that_kills_its_worker_is_tried_four_times(tmp_path):
     with process_cluster(2) as client:
-        data = partitions(client, 5)  # all of 18 rows
+        # All of 18 rows; no task finishes while workers are started again four times.
+        data = partitions(client, 5, timeout=5 * PATIENCE)
         for number, n_deaths in enumerate((3, 100)):
             folder = tmp_path / f"{number}"
             folder.mkdir()

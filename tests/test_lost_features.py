@@ -24,7 +24,6 @@ from dropmargin import (
     noise_path,
     save,
 )
-from dropmargin.model_selection.grid import Grid
 from invariance import ESTIMATORS, assert_close, fit
 
 GROUPS = [0, 1, 0, 2, 1, 0, 2, 2]
@@ -87,6 +86,16 @@ def test_missing_entries_of_the_training_data_take_the_mean(layout):
     model = DropoutSVC(noise=0.2, missing="rescale", tol=TIGHT).fit(LAYOUTS[layout](incomplete), y)
     # The means are those of the observed entries, which are also those of the filled data.
     assert_close(model, DropoutSVC(noise=0.2, tol=TIGHT).fit(LAYOUTS[layout](filled), y))
+
+
+def test_missing_entries_take_the_reference_of_each_noise_of_a_search():
+    X, y = make_binary()
+    incomplete = np.where(np.random.default_rng(0).random(X.shape) < 0.3, np.nan, X + 1.0)
+    noises = [DropoutNoise(0.3, reference="zero"), DropoutNoise(0.3), DropoutNoise(0.3, reference=np.arange(8.0))]
+    path = noise_path(incomplete, y, noises, [0.1], estimator=DropoutSVC(missing="rescale", tol=1e-10), verbose=0)
+    for i, noise in enumerate(noises):
+        alone = DropoutSVC(noise=noise, C=0.1, missing="rescale", tol=1e-10).fit(incomplete, y)
+        assert path.objectives[i, 0] == pytest.approx(alone.objective_, rel=1e-7)
 
 
 # Groups -------------------------------------------------------------------------------------------------------------
@@ -164,15 +173,6 @@ def test_a_search_over_noises_with_groups_scores_each_as_a_fit_does(noises):
         assert search.scores_[0, i, 1] == model.score(frame.iloc[test], y[test])
 
 
-def test_noises_of_other_groups_or_references_are_no_neighbours_on_a_path():
-    noises = [
-        DropoutNoise(q, reference=r, groups=g) for q in (0.1, 0.5) for r in ("mean", "zero") for g in (None, GROUPS)
-    ]
-    chains = Grid(tuple(noises), np.ones(1)).chains
-    assert sorted(map(sorted, chains)) == [[0, 4], [1, 5], [2, 6], [3, 7]]
-    assert all(noises[chain[0]].rate > noises[chain[1]].rate for chain in chains)
-
-
 @pytest.mark.parametrize(
     ("noise", "text"),
     [
@@ -237,30 +237,6 @@ def test_stability_is_the_share_of_sampled_copies_with_the_same_label(layout, n_
     rows = LAYOUTS[layout](few)
     np.testing.assert_allclose(model.predict_stability(rows), share, atol=0.04)
     assert (model.predict_stability(rows, method="guaranteed") <= share + 0.04).all()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_stability_of_incomplete_rows_with_groups(layout):
-    X, y = make_binary()
-    noise = DropoutNoise(0.3, groups=GROUPS)
-    model = DropoutSVC(noise=noise, C=0.3, missing="rescale").fit(X, y)
-    few = np.where(np.random.default_rng(0).random((20, 8)) < 0.3, np.nan, X[:20])
-    known, rng = noise.resolve(8).with_means(model.feature_means_), np.random.RandomState(0)
-    # A missing feature stays missing, so it takes no part in a sample.
-    many = np.tile(few, (2000, 1))
-    labels = model.predict(np.where(np.isnan(many), np.nan, known.draw(np.nan_to_num(many), rng)))
-    share = np.mean(labels.reshape(2000, len(few)) == model.predict(few), axis=0)
-    np.testing.assert_allclose(model.predict_stability(LAYOUTS[layout](few)), share, atol=0.05)
-
-
-def test_stability_of_many_sparse_features_with_a_reference():
-    rng = np.random.default_rng(0)
-    X = sparse.random_array((200, 60), density=0.2, random_state=rng, format="csr")
-    y = (X @ rng.normal(size=60) > 0.0).astype(int)
-    model = DropoutSVC(noise=0.4, C=1.0).fit(X, y)
-    sparse_rows = model.predict_stability(X[:30], n_draws=8192)
-    np.testing.assert_allclose(sparse_rows, model.predict_stability(X[:30].toarray(), n_draws=8192), atol=0.03)
 
 
 def test_stability_under_another_noise_than_that_of_the_fit():

@@ -170,6 +170,3 @@ def test_noise_that_cannot_spare_missing_entries_says_so(noise, layout, message)
     with pytest.raises(ValueError, match=message):
         model.fit(layout(with_nan(X)), y)
     assert_same_state(model, state)
-
-
-# What it is for -----------------------------------------------------------------------------------------------------

@@ -150,7 +150,7 @@ def test_masked_entries_are_an_error_without_missing(call, data):
 
 def test_masked_entries_of_arrays_that_are_streamed(data, tmp_path):
     X, blank, y = data
-    options = {"cache": tmp_path, "progress": False, "block_bytes": 1000}
+    options = {"cache": tmp_path, "progress": False}
     streamed = fit(DropoutSVC(missing="rescale"), _masked(data), y, **options)
     expected = fit(DropoutSVC(missing="rescale"), blank, y, **options)
     np.testing.assert_array_equal(streamed.coef_, expected.coef_)

@@ -12,16 +12,22 @@ from scipy.optimize import minimize
 from scipy.special import softmax
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+from sklearn.model_selection import StratifiedKFold
 
-from datasets import make_multiclass, relative_difference
+from datasets import make_binary, make_multiclass, relative_difference
 from dealing import deal
 from dropmargin import (
     DropoutLogisticRegression,
+    DropoutLogisticRegressionCV,
     DropoutNoise,
     DropoutSVC,
     MCFClassifier,
     NoisyLinearClassifier,
+    streaming,
 )
+from dropmargin.model_selection import partitions
+from dropmargin.streaming import cache
 from helpers import N_FEATURES, NOISES, as_format, plain_score_log_mgf, plain_score_variance
 
 C = 0.7
@@ -175,3 +181,24 @@ def test_streams_of_batches_and_irls_are_refused():
         model().partial_fit(_X, _y, classes=np.unique(_y))
     with pytest.raises(ValueError, match="solver='irls' needs a quadratic majoriser"):
         model(solver="irls").fit(_X, _y)
+
+
+# Searches -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", ["memory", "blocks"])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_search_scores_every_point_as_a_fit_does(n_classes, place, monkeypatch):
+    monkeypatch.setattr(partitions, "_GATHERED_BYTES", 0)
+    monkeypatch.setattr(cache, "BLOCK_BYTES", 1500)
+    X, y = make_multiclass(n_classes=n_classes) if n_classes > 2 else make_binary()
+    noises, Cs = [0.1, 0.5], [0.1, 1.0]
+    given = {"multi_class": "multinomial", "cv": 2, "scoring": "neg_log_loss", "tol": 1e-9, "prune": False}
+    search = DropoutLogisticRegressionCV(noises=noises, Cs=Cs, verbose=0, **given)
+    search = search.fit(X, y) if place == "memory" else streaming.fit(search, X, y, progress=False)
+    for fold, (train, test) in enumerate(StratifiedKFold(2).split(X, y)):
+        for i, k in np.ndindex(2, 2):
+            alone = model(noise=noises[i], C=Cs[k]).fit(X[train], y[train])
+            loss = log_loss(y[test], alone.predict_proba(X[test]))
+            assert search.scores_[fold, i, k] == pytest.approx(-loss, rel=1e-4)
+    assert search.predict_proba(X).shape == (len(X), n_classes)

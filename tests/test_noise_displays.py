@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -113,14 +111,6 @@ def test_a_ring_marks_the_chosen_point(models):
     assert "chosen" in [text.get_text() for text in display.ax_.get_legend().get_texts()]
 
 
-def test_the_ring_is_at_the_chosen_c():
-    grid = made_up_grid([None, DropoutNoise(0.5)], (1, 0))
-    worse = int(grid.mean[1].argmin())
-    grid = made_up_grid([None, DropoutNoise(0.5)], (1, worse))
-    (ring,) = NoisePathDisplay({"a": grid}).plot().chosen_
-    assert_allclose(ring.get_ydata(), [1.0 - grid.mean[1, worse]])
-
-
 def test_points_that_were_stopped_early_have_hollow_markers():
     refined = np.array([[True, True], [False, False], [True, True]])
     grid = made_up_grid([None, DropoutNoise(0.5), DropoutNoise(0.2)], (0, 0), refined=refined)
@@ -131,12 +121,6 @@ def test_points_that_were_stopped_early_have_hollow_markers():
     assert_allclose(hollow.get_ydata(), 1.0 - grid.mean[1].max())
     assert to_hex(hollow.get_markerfacecolor()) == to_hex(display.ax_.get_facecolor())
     assert "hollow: stopped early" in [text.get_text() for text in display.ax_.get_legend().get_texts()]
-
-
-def test_no_hollow_markers_without_pruning(models):
-    display = NoisePathDisplay.from_estimators(models["logistic"])
-    assert display.inexact_ == [None]
-    assert "hollow" not in str([text.get_text() for text in display.ax_.get_legend().get_texts()])
 
 
 def test_every_kind_of_noise_has_a_panel(mixed):
@@ -171,20 +155,6 @@ def test_the_level_of_per_feature_noise_is_its_mean():
     assert display.ax_.get_xlabel() == "mean dropout rate"
 
 
-@pytest.mark.parametrize(("noises", "n_lines"), [([None], 1), ([PoissonNoise()], 1), ([None, PoissonNoise()], 2)])
-def test_noises_without_levels(noises, n_lines):
-    display = NoisePathDisplay({"a": made_up_grid(noises, (0, 0))}).plot()
-    assert len(display.lines_) == n_lines
-    assert len(display.chosen_) == 1
-
-
-def test_an_estimator_without_noise_is_a_point():
-    display = NoisePathDisplay(
-        {"a": made_up_grid([None, DropoutNoise(0.5)], None), "plain": made_up_grid([None], None)}
-    ).plot()
-    assert_array_equal(display.lines_[1].get_xdata(), [0.0])
-
-
 @pytest.mark.parametrize(
     ("metric", "show", "label"),
     [
@@ -201,13 +171,6 @@ def test_error_for_accuracy_and_the_score_for_the_rest(metric, show, label):
     best = grid.mean.max(axis=1)
     assert display.ax_.get_ylabel() == label
     assert_allclose(display.lines_[0].get_ydata(), 1.0 - best if "error" in label or "1 -" in label else best)
-
-
-def test_the_metric_is_that_of_the_estimator(data):
-    model = DropoutLogisticRegressionCV(noises=[0.0, 0.5], Cs=[1.0], cv=2, scoring="neg_log_loss").fit(*data)
-    display = NoisePathDisplay.from_estimators({"a": model})
-    assert display.ax_.get_ylabel() == "cross-validated log loss"  # one C
-    assert_allclose(display.lines_[0].get_ydata(), -model.scores_.mean(axis=0)[:, 0])
 
 
 def test_paths_have_no_chosen_point(data):
@@ -274,12 +237,6 @@ def test_bad_options_raise_before_a_figure_is_made(models, settings):
     with pytest.raises(ValueError, match=f"{name} must be one of"):
         NoisePathDisplay.from_estimators(models, **settings)
     assert plt.get_fignums() == []
-
-
-def test_without_matplotlib_the_error_names_the_extra(models, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    with pytest.raises(ImportError, match=r"pip install 'dropmargin\[plots\]'"):
-        NoisePathDisplay.from_estimators(models)
 
 
 # Heat maps -----------------------------------------------------------------------------------------------------------

@@ -24,7 +24,6 @@ from dropmargin import (
 from dropmargin.estimators.parameters import number, parameter, specification
 from dropmargin.io.model import descriptions
 from dropmargin.losses import Hinge
-from dropmargin.model_selection.base import plain_model
 from helpers import make_data
 
 PLAIN = [DropoutSVC, DropoutLogisticRegression, NoisyLinearClassifier, MCFClassifier]
@@ -58,12 +57,6 @@ def test_a_search_has_all_parameters_of_the_plain_class_that_it_does_not_choose(
     assert all(
         specification(search)[name].default == specification(plain)[name].default for name in shared - {"verbose"}
     )
-
-
-def test_classes_with_different_losses_do_not_inherit_from_each_other():
-    assert not issubclass(DropoutLogisticRegression, DropoutSVC)
-    assert not issubclass(DropoutLogisticRegressionCV, DropoutSVCCV)
-    assert not isinstance(plain_model(DropoutLogisticRegressionCV()), DropoutSVC)
 
 
 def test_dask_does_not_take_a_fitted_model_apart():

@@ -26,9 +26,6 @@ from dropmargin import (
     PoissonNoise,
     noise_path,
 )
-from dropmargin.estimators.fitting import check_rows, problem_of, training_data
-from dropmargin.model_selection.grid import Grid, check_grid, default_cs
-from dropmargin.model_selection.path_solver import PathSolver, Solution
 
 # The hinge without noise has a kink and does not get further than this; it is worth six digits of the coefficients.
 _TOL, _DIGITS = 1e-12, 1e-5
@@ -254,28 +251,18 @@ def test_noises_and_cs_may_be_arrays_ranges_or_generators():
 
 def test_the_default_grid():
     X, y = make_binary()
-    grid = check_grid(10, 13, check_rows(DropoutSVC(), X, y, None))
-    np.testing.assert_allclose([noise.rate for noise in grid.noises], np.arange(10) / 10)
-    assert grid.shape == (10, 13)
-    np.testing.assert_allclose(grid.Cs[1:] / grid.Cs[:-1], np.sqrt(10.0))
+    path = noise_path(X, y, 10, 13)
+    np.testing.assert_allclose([noise.rate for noise in path.noises], np.arange(10) / 10)
+    # powers of sqrt(10), from a tenth of the inverse scale of the rows to 100,000 times it
+    exponents = 2.0 * np.log10(path.Cs)
+    np.testing.assert_allclose(exponents, np.arange(13) + np.round(exponents[0]), atol=1e-9)
     spread = np.mean(np.sum((X - X.mean(axis=0)) ** 2, axis=1))
-    assert grid.Cs[0] < 1.0 / spread < grid.Cs[-1]
-    for count in (1, 2, 5, 40):
-        grid = check_grid(count, count, check_rows(DropoutSVC(), X, y, None))
-        assert grid.shape == (count, count)
-        assert np.all(np.diff(grid.Cs) > 0.0)
-        assert len({noise.rate for noise in grid.noises}) == count
-
-
-@pytest.mark.parametrize("scale", [1e-3, 0.7, 4.0, 37.0, 2e6])
-def test_default_values_of_c_are_powers_of_sqrt_10_if_these_are_as_many(scale):
-    exponents = 2.0 * np.log10(default_cs(scale, 13))
-    np.testing.assert_allclose(exponents, np.round(exponents), atol=1e-9)
-    np.testing.assert_allclose(np.diff(exponents), 1.0)
-    # from a tenth of the inverse scale to 100,000 times it, to the nearest power
-    assert abs(exponents[0] - 2.0 * np.log10(0.1 / scale)) <= 0.5 + 1e-9
-    assert abs(exponents[-1] - 2.0 * np.log10(1e5 / scale)) <= 0.5 + 1e-9
-    np.testing.assert_allclose(default_cs(scale, 40)[[0, -1]] * scale, [0.1, 1e5])
+    assert abs(exponents[0] - 2.0 * np.log10(0.1 / spread)) <= 0.5 + 1e-9
+    for count in (1, 2, 5):
+        path = noise_path(X, y, count, count)
+        assert path.scores.shape == (count, count)
+        assert np.all(np.diff(path.Cs) > 0.0)
+        assert len({noise.rate for noise in path.noises}) == count
 
 
 @pytest.mark.parametrize("factor", [1e-3, 1e3])
@@ -294,42 +281,6 @@ def test_the_default_grid_of_rows_that_say_nothing():
         path = noise_path(X, y, [0.5], 4)
         assert np.isfinite(path.Cs).all()
         assert np.isfinite(path.coefs).all()
-
-
-def test_noises_are_walked_kind_by_kind_from_the_strongest_to_the_weakest():
-    noises = (
-        DropoutNoise(0.5),
-        None,
-        GaussianNoise(0.1),
-        DropoutNoise(0.9),
-        GaussianNoise(0.3),
-        DropoutNoise(0.1),
-        PoissonNoise(),
-    )
-    assert Grid(noises, np.array([1.0])).chains == [[3, 0, 5], [1], [4, 2], [6]]
-
-
-def test_noises_that_differ_in_more_than_their_strength_are_not_interpolated():
-    some = tuple(DropoutNoise(rate=np.roll([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8], k)) for k in range(8))
-    grid = Grid(some, np.array([1.0]))
-    assert grid.knots(grid.chains[0]) == grid.chains[0]
-
-
-@pytest.mark.parametrize("count", [6, 9, 10, 25])
-def test_a_rough_walk_interpolates_exactly_what_is_a_cubic_in_the_logarithm_of_the_strength(count):
-    rates = np.linspace(0.9, 0.05, count)
-    grid = Grid(tuple(DropoutNoise(rate) for rate in rates), np.array([1.0]))
-    knots = grid.knots(grid.chains[0])
-    assert 4 <= len(knots) < count
-    assert {knots[0], knots[-1]} == {0, count - 1}
-
-    def cubic(index):
-        return np.polyval([1.0, -2.0, 3.0, 4.0], np.log(rates[index] / (1.0 - rates[index])))
-
-    for index in set(range(count)) - set(knots):
-        weights = grid.interpolation(index, knots)
-        assert set(weights) <= set(knots)
-        np.testing.assert_allclose(sum(w * cubic(knot) for knot, w in weights.items()), cubic(index), rtol=1e-9)
 
 
 # What it is for -----------------------------------------------------------------------------------------------------
@@ -375,48 +326,6 @@ def test_rows_of_weight_zero_take_no_part_in_a_path_of_a_small_table():
 
 
 # Values of C that are not solved ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("n_cs", "skips"), [(1, True), (2, True), (5, True), (6, True), (13, True), (13, False)])
-def test_a_walk_visits_every_c_once(n_cs, skips):
-    visited = list(Grid((None,), np.logspace(0, 3, n_cs)).walk(skips))
-    assert sorted(visited) == list(range(n_cs))
-    assert visited[0] == 0
-    steps = set(np.abs(np.diff(visited[: (n_cs + 3) // 4])))
-    assert steps <= ({4} if skips and n_cs >= 6 else {1})
-
-
-class _KnownPath(PathSolver):
-    """A path whose solutions are linear in ``1 / C``; it records the starts."""
-
-    def coef(self, point):
-        noise, c = point
-        return (np.arange(4.0) + 10.0 * noise)[:, None] + (np.arange(4.0)[::-1] - noise)[:, None] / self.grid.Cs[c]
-
-    def solve(self, point, tol, start=None, constant=None):
-        self.starts[point] = start
-        return Solution(self.coef(point), np.ones(1), 1)
-
-
-def test_a_path_that_is_linear_in_the_inverse_of_c_is_interpolated_exactly():
-    X, y = make_binary(40, 3)
-    grid = Grid((DropoutNoise(0.8), DropoutNoise(0.2)), np.logspace(-2, 2, 9))
-    model = DropoutLogisticRegression(solver="irls")  # its values of C are not solved together
-    rows = check_rows(model, X, y, None)
-    solver, found = _KnownPath(grid, problem_of(model), rows, training_data(model, rows)[0], 1), {}
-    solver.starts = {}
-
-    def score_point(point, solution):
-        found[point] = solution
-        return float(point[0])  # under the strong noise no point can be the best
-
-    solver.solve_all(1e-4, score_point, approximate=True, skips_low=True)
-    solved_first, between = {0, 4, 8}, {1, 2, 3, 5, 6, 7}
-    assert {c for noise, c in solver.starts if noise == 0} == solved_first
-    for point, solution in found.items():
-        np.testing.assert_allclose(solution.coef, solver.coef(point))
-    for c in between:  # from the strong noise there, by the difference of the noises
-        np.testing.assert_allclose(solver.starts[1, c], solver.coef((1, c)))
 
 
 def test_outputs_without_coefficients_are_those_of_single_fits():

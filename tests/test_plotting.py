@@ -67,13 +67,6 @@ def test_several_estimators_have_the_same_deletions(data, models, random_state):
     assert (display.curves["one"].scores != display.curves["dropout"].scores).any()
 
 
-def test_random_state_is_that_of_the_curve(data, models):
-    display = DeletionCurveDisplay.from_estimators(models, *data, levels=LEVELS, random_state=4)
-    for name, model in models.items():
-        curve = deletion_curve(model, *data, levels=LEVELS, random_state=4)
-        assert_array_equal(display.curves[name].scores, curve.scores)
-
-
 def test_options_are_passed_to_the_curves(data, models):
     X, y = data
     settings = {
@@ -100,11 +93,6 @@ def test_the_legend_is_in_the_order_of_the_lines(data, models):
     heights = {line.get_label(): np.mean(line.get_ydata()) for line in display.lines_}
     named = [text.get_text() for text in display.ax_.get_legend().get_texts()]
     assert named == sorted(heights, key=lambda name: -heights[name])
-
-
-def test_classifiers_without_names_are_named_after_their_class(data, models):
-    display = DeletionCurveDisplay.from_estimators(list(models.values()), *data, levels=LEVELS)
-    assert list(display.curves) == ["LinearSVC", "DropoutSVC"]
 
 
 def test_names_are_neither_formulas_nor_hidden(data, models):
@@ -163,13 +151,6 @@ def test_curves_with_different_parameters_on_given_axes(data, models):
     assert ax.get_xlabel() == "features deleted"
     assert ax.get_ylabel() == "score"
     assert plt.get_fignums() == [figure.number]
-
-
-def test_axes_are_in_percent(data, models):
-    display = DeletionCurveDisplay.from_estimator(models["plain"], *data)
-    display.figure_.canvas.draw()
-    for axis in (display.ax_.xaxis, display.ax_.yaxis):
-        assert all(text.get_text().endswith(" %") for text in axis.get_ticklabels())
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from dropmargin import (
     NoisyLinearRegressor,
 )
 from dropmargin.losses import EpsilonInsensitive, GaussianHuber, Huber, Quadratic
+from dropmargin.streaming import cache
 from dropmargin.streaming import fit as fit_files
 from helpers import N_FEATURES, NOISES, as_format, make_table, plain_loss, plain_score_variance
 
@@ -209,7 +210,8 @@ SEARCHES = {
 
 
 @pytest.mark.parametrize("name", SEARCHES)
-def test_a_search_over_rows_in_files_makes_the_choice_of_the_one_in_memory(name, tmp_path):
+def test_a_search_over_rows_in_files_makes_the_choice_of_the_one_in_memory(name, monkeypatch):
+    monkeypatch.setattr(cache, "BLOCK_BYTES", 1500)
     X, y, weights = make_table(n_rows=90)
     cls, layout, given = SEARCHES[name]
     if layout == "missing":
@@ -217,7 +219,7 @@ def test_a_search_over_rows_in_files_makes_the_choice_of_the_one_in_memory(name,
     grid = {"noises": [None, 0.1, 0.4], "Cs": [0.01, 0.1, 1.0]} | given
     search = cls(cv=2, tol=1e-8, prune=False, missing="rescale", verbose=0, **grid)
     expected = clone(search).fit(X, y, weights)
-    found = fit_files(clone(search), X, y, weights, block_bytes=1500, cache=tmp_path, progress=False)
+    found = fit_files(clone(search), X, y, weights, progress=False)
     assert_allclose(found.Cs_, expected.Cs_)
     assert_allclose(found.scores_, expected.scores_, rtol=1e-4)
     assert found.best_index_ == expected.best_index_

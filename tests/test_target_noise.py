@@ -24,6 +24,7 @@ from dropmargin import (
     NoisyLinearClassifierCV,
 )
 from dropmargin.model_selection import partitions as searches
+from dropmargin.streaming import cache
 from dropmargin.streaming import fit as fit_files
 
 RATE = 0.3
@@ -136,13 +137,14 @@ def test_errors_of_numbers_are_those_of_copies(search, missing, scoring, power):
 
 
 @pytest.mark.parametrize("has_missing", [False, True])
-def test_rows_in_files_have_the_same_scores(has_missing, tmp_path, monkeypatch):
+def test_rows_in_files_have_the_same_scores(has_missing, monkeypatch):
     monkeypatch.setattr(searches, "_GATHERED_BYTES", 0)
+    monkeypatch.setattr(cache, "BLOCK_BYTES", 1500)
     X, y = make_multiclass()
     if has_missing:
         X[np.random.default_rng(1).random(X.shape) < 0.1] = np.nan
     given = {"noises": [0.1, 0.3], "Cs": [0.3, 1.0], "cv": 2, "target_noise": 0.4, "missing": "rescale"}
     search = DropoutLogisticRegressionCV(**given, prune=False, tol=1e-9, verbose=0)
     expected = clone(search).fit(X, y)
-    found = fit_files(clone(search), X, y, block_bytes=1500, cache=tmp_path, progress=False)
+    found = fit_files(clone(search), X, y, progress=False)
     assert_allclose(found.scores_, expected.scores_, atol=1e-3)

@@ -14,7 +14,7 @@ import pytest
 from datasets import make_sparse
 from dropmargin import DropoutSVC, MCFClassifier
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 
 def wait_for_threads(n_threads):
@@ -37,8 +37,8 @@ def test_fits_leave_no_threads_behind():
 # Interrupts -------------------------------------------------------------------------------------------------------
 
 # Signals at random moments of the same work, again and again. A hang is a failure: all tracebacks are printed. With the
-# pool of the standard library, one signal in some hundred leaves a lock behind. Python does not raise an interrupt
-# inside a destructor, so another one follows.
+# pool of the standard library, one signal in some hundred leaves a lock behind (1,500 signals are a thorough test).
+# Python does not raise an interrupt inside a destructor, so another one follows.
 _INTERRUPTED = """
 import faulthandler, random, signal, sys, time
 from _thread import _count as count_threads
@@ -74,9 +74,12 @@ assert max(before) == 2
 for k in range(int(sys.argv[2])):
     faulthandler.dump_traceback_later(30, exit=True)
     try:
-        signal.setitimer(signal.ITIMER_REAL, moments.uniform(1e-5, longest), 0.5)
-        work()
-    except (KeyboardInterrupt, RuntimeError):  # an interrupt within a lock of `threading` ends in a RuntimeError
+        try:
+            signal.setitimer(signal.ITIMER_REAL, moments.uniform(1e-5, longest), 2.0)
+            work()
+        except (KeyboardInterrupt, RuntimeError):  # an interrupt within a lock of `threading` ends in a RuntimeError
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    except KeyboardInterrupt:  # on a busy machine the second one comes before that line
         signal.setitimer(signal.ITIMER_REAL, 0)
     assert blas_threads() == before, k
     while count_threads() > n_threads:
@@ -88,10 +91,10 @@ print("intact")
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="signals at a given moment need setitimer (POSIX)")
 @pytest.mark.parametrize(
     ("work", "times"),
-    [pytest.param(work, times, marks=pytest.mark.slow) for work, times in (("fits", 20), ("one against one", 100))],
+    [("fits", 60), ("one against one", 60), pytest.param("fits", 1500, marks=pytest.mark.slow)],
 )
 def test_interrupts_leave_no_lock_and_no_limit_behind(work, times):
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "2"}
     command = [sys.executable, "-c", _INTERRUPTED, work, str(times)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
     assert done.stdout == "intact\n", done.stderr[-4000:]

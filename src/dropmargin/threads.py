@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,29 +18,60 @@ def in_threads(jobs: Sequence[Callable[[], T]], n_threads: int, stop: threading.
     """Return the results of independent jobs.
 
     After an error or an interrupt, ``stop`` is set, on which running jobs end, and no other job starts. The error is
-    that of the first failed job in the order of the jobs. Threads inherit NumPy's handling of floating-point errors.
+    that of the first job, in the order of the jobs, that failed by itself. Threads inherit NumPy's handling of
+    floating-point errors.
+
+    An interrupt is raised in the main thread between any two instructions. Inside `threading.Condition`, on which the
+    pools of the standard library wait, it leaves a lock behind, and the next wait never ends. So the main thread uses
+    locks and threads of `_thread` alone.
     """
     if min(n_threads, len(jobs)) <= 1:
         return [job() for job in jobs]
-    state = np.geterr()
+    state, numbers, is_over = np.geterr(), iter(range(len(jobs))), list[bool]()
+    results, errors = dict[int, T](), dict[int, BaseException]()
 
-    def run(job: Callable[[], T]) -> T:
-        with np.errstate(**state):
-            return job()
+    def end() -> None:
+        is_over.append(True)
+        if stop is not None:
+            stop.set()
 
-    with ThreadPoolExecutor(min(n_threads, len(jobs))) as pool:
-        futures = [pool.submit(run, job) for job in jobs]
+    def work(running: Any) -> None:
+        number = -1
         try:
-            wait(futures, return_when=FIRST_EXCEPTION)
-            failed = [own for own in futures if own.done() and not own.cancelled() and own.exception() is not None]
-            if not failed:
-                return [own.result() for own in futures]
-            return [failed[0].result()]
+            with np.errstate(**state):
+                while not is_over and (number := next(numbers, -1)) >= 0:
+                    results[number] = jobs[number]()
+        except BaseException as error:
+            if stop is None or not stop.is_set():  # else it ended because another job had failed
+                errors[number] = error
+            end()
         finally:
-            if not all(own.done() for own in futures):
-                if stop is not None:
-                    stop.set()
-                pool.shutdown(wait=False, cancel_futures=True)
+            running.release()
+
+    locks = []
+    try:
+        for _ in range(min(n_threads, len(jobs))):
+            running = _thread.allocate_lock()
+            running.acquire()
+            _thread.start_new_thread(work, (running,))
+            locks.append(running)
+        _wait_for(locks)
+    except BaseException:
+        end()
+        _wait_for(locks)
+        raise
+    try:
+        if errors:
+            raise errors[min(errors)]
+        return [results[k] for k in range(len(jobs))]
+    finally:
+        errors.clear()  # its traceback refers to this frame
+
+
+def _wait_for(locks: list[Any]) -> None:
+    for running in locks:
+        with running:
+            pass
 
 
 class one_blas_thread:  # noqa: N801, a context like np.errstate

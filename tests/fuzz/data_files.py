@@ -172,14 +172,14 @@ def main(count: int, seed: int) -> None:
             content, options = files[name][int(rng.integers(0, len(files[name])))]
             path = Path(folder) / f"data{FORMATS[name].endings[0]}"
             path.write_bytes(mutate(content, rng))
-            signal.alarm(10)
+            signal.setitimer(signal.ITIMER_PROF, 10)  # of processor time
             try:
                 outcomes[f"{name} {check(path, ReadOptions(**options))}"] += 1
             except BaseException:
                 Path("fuzz-failure").with_suffix(path.suffix).write_bytes(path.read_bytes())
                 print(f"input {i} ({name}, {options}) is saved as fuzz-failure{path.suffix}", file=sys.stderr)
                 raise
-            signal.alarm(0)
+            signal.setitimer(signal.ITIMER_PROF, 0)
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     print(f"{count} inputs in {time.perf_counter() - begin:.0f} s, memory grew by {grown:.0f} MB")
     for outcome, n in sorted(outcomes.items()):

@@ -35,7 +35,7 @@ class Training:
 @command(
     click.argument("data"),
     click.argument("model", required=False),
-    click.option("--stream", is_flag=True, help="svmlight, npz, parquet: for files larger than memory."),
+    click.option("--stream", is_flag=True, help="svmlight, npz, parquet, csv: for files larger than memory."),
     *LEARNING_OPTIONS,
     short_help="Fit a model to a data file, and save it.",
 )

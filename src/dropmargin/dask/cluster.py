@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 from weakref import WeakSet
@@ -41,11 +41,11 @@ def find_client(client: Client | None) -> Client:
 
 
 class Cluster:
-    """A client, and the longest time in seconds without a finished task in every wait."""
+    """A client, the longest time in seconds without a finished task in every wait, and all futures of a fit."""
 
-    def __init__(self, client: Client, timeout: float | None) -> None:
+    def __init__(self, client: Client, timeout: float | None, parts: Sequence[Future]) -> None:
         self.client, self.timeout = client, timeout
-        self._started: WeakSet[Future] = WeakSet()
+        self._started: WeakSet[Future] = WeakSet(parts)
 
     def start(self, graph: dict[str, Any], keys: list[str], workers: Mapping[str, list[str]]) -> list[Future]:
         """Send tasks in one message, and return the futures of ``keys``.
@@ -62,7 +62,7 @@ class Cluster:
         return futures
 
     def release(self) -> None:
-        """Release all results of the tasks that were sent; the traceback of an error may still refer to them."""
+        """Release partitions and all results of the tasks that were sent; a traceback may still refer to them."""
         for future in list(self._started):
             future.release()
 
@@ -88,6 +88,9 @@ class Cluster:
                 n_lost += 1
                 is_over = n_lost > _RETRIES or self.client.status != "running"
                 if is_over or any(future.cancelled() for future in futures):
+                    for future in self._started:
+                        if future.status == "error":  # such as a task that the scheduler cannot read
+                            future.result()
                     raise ClusterError(self._lost(error)) from error
 
     @contextmanager

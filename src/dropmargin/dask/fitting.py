@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 import warnings
-from contextlib import ExitStack
 from typing import Any, TypeVar
 
 import dask
@@ -91,14 +90,13 @@ def fit(
         timeout = check_number("timeout", timeout, 0.0, low_open=True)
     delayed = partition_rows(X, y, sample_weight)
     client = find_client(client)
-    futures = client.compute(delayed, sync=False, retries=_READING_RETRIES, optimize_graph=True)
-    with ExitStack() as stack:
-        data = DaskPartitions(client, futures, timeout)
-        stack.callback(data.release)
-        for future in futures:
-            stack.callback(future.release)
-        del future, futures
+    parts = client.compute(delayed, sync=False, retries=_READING_RETRIES, optimize_graph=True)
+    data = DaskPartitions(client, parts, timeout)
+    del parts
+    try:
         return fit_estimator(estimator, data, None, feature_names_of(X), progress)  # type: ignore[type-var]
+    finally:
+        data.release()
 
 
 def predict(estimator: Any, X: Any, method: str = "predict") -> Any:

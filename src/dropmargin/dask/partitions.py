@@ -66,7 +66,7 @@ class DaskPartitions(Partitions):
 
     def __init__(self, client: Client, parts: Sequence[Future], timeout: float | None = 600.0) -> None:
         self.n_partitions = len(parts)
-        self._cluster, self._parts = Cluster(client, timeout), list(parts)
+        self._cluster, self._parts = Cluster(client, timeout, parts), list(parts)
         self._shares: list[Share] = []
         self._updated = -np.inf
 
@@ -80,7 +80,7 @@ class DaskPartitions(Partitions):
         return reduce(add, self._call(_sum, function, *args)[1])
 
     def release(self) -> None:
-        """Release all results on the workers, also of partitions that were made from these."""
+        """Release all results on the workers, the partitions and those that were made from these."""
         self._parts = []
         self._cluster.release()
 

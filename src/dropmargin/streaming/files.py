@@ -14,11 +14,13 @@ from dropmargin.data import canonical, to_arrays
 from dropmargin.errors import ParameterError
 from dropmargin.io.data import DataFormatError, Dataset, ReadOptions, find_format, read_chunks
 from dropmargin.io.data.dataset import concatenate
+from dropmargin.io.data.errors import one_line
 from dropmargin.io.data.matrices import index_range
 from dropmargin.io.data.sources import hash_of
 from dropmargin.progress import Progress
 
-_FORMATS = ("svmlight", "parquet", "arrow", "npz")
+_TABLES = ("parquet", "arrow", "csv", "tsv")
+_FORMATS = ("svmlight", *_TABLES, "npz")
 _CHUNK_BYTES = 2**22
 _STEP = 2**20  # the unit of progress
 
@@ -65,7 +67,7 @@ def find_files(paths: PathLike | Iterable[PathLike], options: ReadOptions | None
     if form not in _FORMATS:
         what = f"files of the formats {', '.join(_FORMATS)}; {first.name} is {form}, which cannot be read in chunks"
         raise ParameterError(f"A fit to files needs {what}.", "stream", f"it needs {what}")
-    if form in ("parquet", "arrow") and options.target is None:
+    if form in _TABLES and options.target is None:
         what = f"options.target must name the column of the labels of {form} files, got None."
         raise ParameterError(what, "target", f"name the column of the labels of {first}")
     return DataFiles(tuple(found), form, options, progress)
@@ -105,7 +107,7 @@ def read_blocks(files: DataFiles, block_bytes: int) -> Iterator[tuple[int, Datas
                     names = tuple(part.X.columns)
                     names = expected if expected is not None and set(names) == set(expected) else names
                     part = replace(part, X=part.X[list(names)], feature_names=names)  # in the same order
-                X = canonical(_matrix_of(part, path))
+                X = canonical(_matrix_of(part, path, files.format))
                 if part.y is None:
                     raise DataFormatError("there are no labels, no array 'y' (--target names another)", str(path))
                 columns = X.shape[1] if part.feature_names is None else part.feature_names
@@ -127,16 +129,25 @@ def _listed(columns: Any) -> str:
     return f"{columns} features" if isinstance(columns, int) else f"the columns {list(columns)[:20]}"
 
 
-def _matrix_of(part: Dataset, path: Path) -> Any:
-    """Return the rows as a matrix; columns of categories are an error."""
+def _matrix_of(part: Dataset, path: Path, form: str) -> Any:
+    """Return the rows as a matrix; cells of CSV files are text, and must be numbers."""
     if not part.is_table:
         return part.X
-    for name, dtype in part.X.dtypes.items():
-        numbers = part.X[name].dropna() if dtype.kind == "O" else ()  # integers and missing values
-        if dtype.kind not in "fiub" and not (len(numbers) and all(isinstance(n, int) for n in numbers)):
-            what = f"column {name!r} holds categories, not numbers (encode it first, or use --ignore {name})"
-            raise DataFormatError(what, str(path))
-    return part.X.to_numpy(dtype=np.float64, na_value=np.nan)
+    import pyarrow as pa
+
+    allowed = [pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_null]
+    allowed += [pa.types.is_string, pa.types.is_large_string] if form in ("csv", "tsv") else []
+    columns = []
+    for name in part.X:
+        try:
+            cells = pa.array(part.X[name])
+            if not any(is_kind(cells.type) for is_kind in allowed):
+                raise pa.ArrowTypeError(f"it is of type {cells.type}")
+            columns.append(cells.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+        except pa.ArrowException as error:
+            what = f"column {name!r} holds other cells than numbers: {one_line(error)}"
+            raise DataFormatError(f"{what} (encode it first, or use --ignore {name})", str(path)) from error
+    return np.column_stack(columns)
 
 
 def _bar(files: DataFiles, label: str) -> Progress:

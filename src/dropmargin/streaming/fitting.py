@@ -13,7 +13,7 @@ import joblib
 import numpy as np
 
 from dropmargin.data.inputs import check_unmasked, fill_masked
-from dropmargin.estimators.validation import check_integer, check_weights
+from dropmargin.estimators.validation import check_weights
 from dropmargin.io.data import ReadOptions
 from dropmargin.model_selection.partitions import check_estimator, fit_estimator
 from dropmargin.streaming import cache as caches
@@ -30,7 +30,6 @@ def fit(
     sample_weight: Any = None,
     *,
     options: ReadOptions | None = None,
-    block_bytes: int = 2**23,
     cache: PathLike | None = None,
     progress: bool = True,
 ) -> E:
@@ -46,17 +45,15 @@ def fit(
         Such as DropoutSVC or DropoutRidge, or a search over noise and ``C``, such
         as DropoutSVCCV. It is fitted in place; if the fit fails or is interrupted, it is unchanged.
     X : path-like, list of path-like, or array of shape (n_samples, n_features)
-        A folder, whose files are read in the order of their names, or files: svmlight, Parquet, Arrow or npz, all of
-        one format, with their labels. With ``y``: a `numpy.memmap`, an array, or the path of an ``.npy`` file.
+        A folder, whose files are read in the order of their names, or files: svmlight, Parquet, Arrow, CSV or npz, all
+        of one format, with their labels. With ``y``: a `numpy.memmap`, an array, or the path of an ``.npy`` file.
     y : array-like of shape (n_samples,), default=None
         Labels of an array.
     sample_weight : array-like of shape (n_samples,), default=None
         Weights of the rows, in the order of the files.
     options : ReadOptions, default=None
-        Options of the readers of files. Parquet and Arrow need ``target``. For svmlight files, whether indices start at
+        Options of the readers of files. Tables need ``target``. For svmlight files, whether indices start at
         0 and the number of features are determined over all files together, if they are not given.
-    block_bytes : int, default=2**23
-        The size of a block. Smaller ones take less memory, larger ones fewer calls.
     cache : path-like, default=None
         The folder of the cache; by default ``.dropmargin-cache`` beside the (first) file.
     progress : bool, default=True
@@ -84,10 +81,10 @@ def fit(
     check_estimator(estimator)
     run = partial(_fit, estimator, sample_weight, progress)
     if y is not None:
-        return run(_array_rows(X, y, check_integer("block_bytes", block_bytes, 1)))
+        return run(_array_rows(X, y))
     if isinstance(X, np.ndarray):
         raise ValueError("y is missing: an array needs its labels. Only files have their own.")
-    prepare = partial(prepare_files, X, options=options, block_bytes=block_bytes, cache=cache, progress=progress)
+    prepare = partial(prepare_files, X, options=options, cache=cache, progress=progress)
     stored = prepare()
     try:
         return run(stored)
@@ -100,7 +97,6 @@ def prepare_files(
     paths: PathLike | Iterable[PathLike],
     *,
     options: ReadOptions | None = None,
-    block_bytes: int = 2**23,
     cache: PathLike | None = None,
     progress: bool = True,
 ) -> caches.CachedPartitions:
@@ -110,7 +106,7 @@ def prepare_files(
     ----------
     paths : path-like or list of path-like
         A folder or files.
-    options, block_bytes, cache, progress
+    options, cache, progress
         As in `fit`.
 
     Returns
@@ -118,13 +114,12 @@ def prepare_files(
     rows : CachedPartitions
         It has the attributes ``shape``, ``classes``, ``feature_names`` and ``zero_based``.
     """
-    block_bytes = check_integer("block_bytes", block_bytes, 1)
     files = find_files(paths, options, progress)
     home = files.paths[0].parent / caches.FOLDER if cache is None else Path(cache)
-    return caches.open_cache(files, home, block_bytes)
+    return caches.open_cache(files, home)
 
 
-def _array_rows(X: Any, y: Any, block_bytes: int) -> ArrayPartitions:
+def _array_rows(X: Any, y: Any) -> ArrayPartitions:
     if isinstance(X, str | os.PathLike):
         if Path(X).suffix != ".npy":
             raise ValueError(f"With y, X must be an array or the path of an .npy file, got {os.fspath(X)!r}.")
@@ -142,7 +137,7 @@ def _array_rows(X: Any, y: Any, block_bytes: int) -> ArrayPartitions:
     if not len(X):
         raise ValueError("X has no rows.")
     row_bytes = X.shape[1] * (4 if X.dtype == np.float32 else 8)
-    edges = [*range(0, len(X), max(1, block_bytes // max(1, row_bytes))), len(X)]
+    edges = [*range(0, len(X), max(1, caches.BLOCK_BYTES // max(1, row_bytes))), len(X)]
     return ArrayPartitions(X, labels, edges)
 
 

@@ -13,6 +13,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
 import pyarrow.dataset as arrow_dataset
+from pyarrow import parquet
 
 from dropmargin.io.data.dataset import Dataset, ReadOptions, labels_of
 from dropmargin.io.data.errors import DataFormatError, one_line, quoted
@@ -31,6 +33,7 @@ from dropmargin.io.data.sources import STDIN, files_of, name_of, open_bytes
 TEXT = "text"
 _MISSING = ["", "NA", "N/A", "n/a", "<NA>", "NaN", "nan", "null", "NULL", "None", "?"]
 _HEAD, _SEPARATORS, _MAX_LISTED = 2**20, ",;\t", 20
+_PAGES = 2**16  # bytes of a Parquet file that are read at a time
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _BROKEN = (pa.ArrowInvalid, pa.ArrowKeyError, pa.ArrowTypeError, pa.ArrowNotImplementedError, UnicodeError)
 
@@ -206,11 +209,17 @@ def arrow_chunks(path: Any, options: ReadOptions, chunk_bytes: int) -> Iterator[
     if path == STDIN:
         raise DataFormatError(f"{options.format} data cannot come from standard input: give a file", name)
     try:
-        source = [str(file) for file in files_of(path)]
-        data = arrow_dataset.dataset(source, format="ipc" if options.format == "arrow" else options.format)
-        kept = select_columns(data.schema.names, options, name)
+        if options.format == "parquet" and Path(path).is_file():  # a data set of Arrow would hold whole row groups
+            file = parquet.ParquetFile(path, buffer_size=_PAGES, pre_buffer=False)
+            names, batches = file.schema_arrow.names, partial(file.iter_batches, use_threads=False)
+        else:
+            source = [str(file) for file in files_of(path)]
+            data = arrow_dataset.dataset(source, format="ipc" if options.format == "arrow" else options.format)
+            names, batches = data.schema.names, partial(data.to_batches, batch_readahead=0, fragment_readahead=0)
+        kept = select_columns(names, options, name)
         n_rows = max(1, chunk_bytes // (16 * len(kept)))
-        for batch in data.to_batches(columns=kept, batch_size=n_rows):
+        for batch in batches(columns=kept, batch_size=n_rows):
+            batch = batch.select(kept)  # Parquet: without columns such as x.a, whose names begin with that of another
             batch.validate(full=True)  # forged offsets would be read outside of the memory
             if batch.num_rows:
                 yield _split(batch.to_pandas(integer_object_nulls=True, ignore_metadata=True), options, name)
