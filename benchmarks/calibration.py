@@ -30,8 +30,6 @@ from sklearn.pipeline import make_pipeline
 
 from benchmarks import results as stored
 from benchmarks.missing_cells import load, with_copies
-from benchmarks.results import FOLDER as RESULTS
-from benchmarks.results import describe as machine
 from dropmargin import DropoutLogisticRegressionCV, DropoutSVCCV
 
 TABLES = ("cancer", "digits", "segment", "phoneme", "magic", "spambase")

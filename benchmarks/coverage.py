@@ -32,8 +32,6 @@ from sklearn.preprocessing import StandardScaler
 
 from benchmarks import results as stored
 from benchmarks.lost_columns import KEEL, SKLEARN, read
-from benchmarks.results import FOLDER as RESULTS
-from benchmarks.results import describe as machine
 from dropmargin import DropoutRidgeCV, DropoutSVCCV
 
 NUMBERS = ("diabetes", "diamonds", "midwest", "txhousing", "magic column", "spambase column")
