@@ -28,14 +28,13 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
+from benchmarks import results as stored
 from benchmarks.missing_cells import load, with_copies
-from benchmarks.results import FOLDER as RESULTS
-from benchmarks.results import describe as machine
 from dropmargin import DropoutLogisticRegressionCV, DropoutSVCCV
 
 TABLES = ("cancer", "digits", "segment", "phoneme", "magic", "spambase")
 SHARES, N_DRAWS, N_BINS = (0.0, 0.3, 0.6), 3, 10
-FILE, FIGURE = RESULTS / "calibration.jsonl", Path(__file__).parents[1] / "docs" / "images" / "calibration.png"
+FIGURE = Path(__file__).parents[1] / "docs" / "images" / "calibration.png"
 PLOTTED = (
     "DropoutSVC sigmoid",
     "DropoutSVC, scikit-learn's sigmoid",
@@ -95,12 +94,12 @@ def measure(table: str) -> Iterator[dict[str, Any]]:
             found.append([round(float(np.mean(own)), 4) for own in (errors, losses, accuracies)])
         names = ("calibration_error", "log_loss", "accuracy")
         result = {name: list(own) for name, own in zip(names, zip(*found, strict=True), strict=True)}
-        yield {"key": {"table": table, "method": method}, "result": {**result, "n_train": len(y)}}
+        yield {"table": table, "method": method, **result, "n_train": len(y)}
 
 
 def markdown(results: list[dict[str, Any]], name: str) -> str:
     """Return a measure at the three shares, a row per method and a column per table."""
-    found = {(one["key"]["table"], one["key"]["method"]): one["result"][name] for one in results}
+    found = {(one["table"], one["method"]): one[name] for one in results}
     tables, methods = (list(dict.fromkeys(part)) for part in zip(*found, strict=True))
     lines = [f"| {name} | " + " | ".join(tables) + " | mean |", "|---" * (len(tables) + 2) + "|"]
     for method in methods:
@@ -138,16 +137,12 @@ def main() -> None:
     if given.plot:
         plot()
         return
-    lines = [json.loads(line) for line in FILE.read_text().splitlines()[1:]] if FILE.exists() else []
     for table in given.tables:
-        lines = [one for one in lines if one["key"]["table"] != table]
-        for result in measure(table):
-            print(json.dumps(result), flush=True)
-            lines.append(result)
-        head = {"format": 1, "command": "python -m benchmarks.calibration", **machine()}
-        FILE.write_text("".join(json.dumps(line) + "\n" for line in [head, *lines]))
+        for row in measure(table):
+            print(json.dumps(row), flush=True)
+            stored.write("calibration", [row], key=("table", "method"))
     for name in ("calibration_error", "log_loss"):
-        print(markdown(lines, name), end="\n\n")
+        print(markdown(stored.read("calibration"), name), end="\n\n")
 
 
 if __name__ == "__main__":

@@ -30,15 +30,13 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from benchmarks import results as stored
 from benchmarks.lost_columns import KEEL, SKLEARN, read
-from benchmarks.results import FOLDER as RESULTS
-from benchmarks.results import describe as machine
 from dropmargin import DropoutRidgeCV, DropoutSVCCV
 
 NUMBERS = ("diabetes", "diamonds", "midwest", "txhousing", "magic column", "spambase column")
 LABELS = ("cancer", "segment", "phoneme", "magic", "spambase", "wine")
 COVERAGE, MOST_ROWS, SHARES = 0.9, 2000, ("none", "to 1/3", "to 2/3", "more")
-FILE = RESULTS / "coverage.jsonl"
 OPTIONS = {"missing": "conditional", "target_noise": 0.3, "noises": 4, "Cs": 7, "conformal": True, "verbose": 0}
 
 
@@ -129,16 +127,16 @@ def measure(table: str) -> Iterator[dict[str, Any]]:
     for method, parts in found.items():
         coverage, size = np.mean(parts, axis=0).round(4).tolist()
         result = {"coverage": coverage, "size": size, "n_splits": len(parts), "n_train": len(own)}
-        yield {"key": {"table": table, "method": method}, "result": result}
+        yield {"table": table, "method": method, **result}
 
 
 def markdown(results: list[dict[str, Any]], tables: Any) -> str:
     """Return coverages in per cent (and mean sizes) for each share of missing features, a row per table."""
-    own = [one for one in results if one["key"]["table"] in tables]
-    methods = list(dict.fromkeys(one["key"]["method"] for one in own))
+    own = [one for one in results if one["table"] in tables]
+    methods = list(dict.fromkeys(one["method"] for one in own))
     lines = ["| table | " + " | ".join(methods) + " |", "|---" * (len(methods) + 1) + "|"]
-    for table in dict.fromkeys(one["key"]["table"] for one in own):
-        found = {one["key"]["method"]: one["result"] for one in own if one["key"]["table"] == table}
+    for table in dict.fromkeys(one["table"] for one in own):
+        found = {one["method"]: one for one in own if one["table"] == table}
         pairs = [zip(found[method]["coverage"], found[method]["size"], strict=True) for method in methods]
         cells = [" ".join(f"{100 * share:.1f} ({size:.2f})" for share, size in own) for own in pairs]
         lines.append(f"| {table} | " + " | ".join(cells) + " |")
@@ -148,16 +146,12 @@ def markdown(results: list[dict[str, Any]], tables: Any) -> str:
 def main(tables: list[str]) -> None:
     """Measure tables, store the results, and print those of all tables."""
     warnings.simplefilter("ignore")
-    lines = [json.loads(line) for line in FILE.read_text().splitlines()[1:]] if FILE.exists() else []
     for table in tables or (*NUMBERS, *LABELS):
-        lines = [one for one in lines if one["key"]["table"] != table]
-        for result in measure(table):
-            print(json.dumps(result), flush=True)
-            lines.append(result)
-        head = {"format": 1, "command": "python -m benchmarks.coverage", **machine()}
-        FILE.write_text("".join(json.dumps(line) + "\n" for line in [head, *lines]))
+        for row in measure(table):
+            print(json.dumps(row), flush=True)
+            stored.write("coverage", [row], key=("table", "method"))
     for own in (NUMBERS, LABELS):
-        print(markdown(lines, own), end="\n\n")
+        print(markdown(stored.read("coverage"), own), end="\n\n")
 
 
 if __name__ == "__main__":
