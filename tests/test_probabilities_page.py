@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
+from benchmarks import results
+
 DOCS = Path(__file__).parents[1] / "docs" / "probabilities.md"
-
-
-def _results(path):
-    return [json.loads(line) for line in path.read_text().splitlines()[1:]]
 
 
 def test_tables_of_probabilities_are_those_of_the_results():
@@ -20,6 +17,6 @@ def test_tables_of_probabilities_are_those_of_the_results():
 
     text = DOCS.read_text(encoding="utf-8")
     for name in ("calibration_error", "log_loss"):
-        assert calibration.markdown(_results(calibration.FILE), name) in text
+        assert calibration.markdown(results.read("calibration"), name) in text
     for tables in (coverage.NUMBERS, coverage.LABELS):
-        assert coverage.markdown(_results(coverage.FILE), tables) in text
+        assert coverage.markdown(results.read("coverage"), tables) in text
