@@ -202,8 +202,8 @@ class TrainingData:
     def blocks(self, variance: Variance, columns: Columns, means: Array | None, n_threads: int = 1) -> Partitions:
         """Return the rows less ``means`` as blocks with the features of ``columns``.
 
-        ``variance`` is that of these features, less the means. The matrix of rows in memory is kept from one call to
-        the next: a search solves problems that differ in the strength of the noise.
+        ``variance`` is that of these features, less the means. The matrix of rows in memory, and the blocks of the last
+        variance, are kept from one call to the next: outputs and values of ``C`` share them.
         """
         key = columns.features.tobytes(), None if means is None else means.tobytes()
         known = self.cache.get("matrix")
@@ -213,8 +213,22 @@ class TrainingData:
             if self.is_matrix:
                 matrix = _cut(matrix.single())
             known = self.cache["matrix"] = key, matrix
-        groups = None if variance.groups is None else FeatureGroups.of(variance, len(columns.features))
-        blocks = known[1].transformed(_as_block, variance, groups)
+        groups = variance.groups
+        numbers = (
+            variance.linear,
+            variance.quadratic,
+            variance.constant,
+            variance.slope,
+            -1 if groups is None else groups,
+        )
+        noise = variance.entry, *(np.asarray(own).tobytes() for own in numbers)
+        last = self.cache.get("blocks")
+        if last is None or last[0] is not known[1] or last[1] != noise:
+            own_groups = None if groups is None else FeatureGroups.of(variance, len(columns.features))
+            last = self.cache["blocks"] = known[1], noise, known[1].transformed(_as_block, variance, own_groups)
+            for block in getattr(last[2], "parts", ()):
+                _ = block.compiled  # before outputs share it in threads
+        blocks = copy(last[2])
         if isinstance(blocks, LocalPartitions):
             blocks.n_threads = n_threads
         return blocks

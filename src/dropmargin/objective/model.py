@@ -30,6 +30,7 @@ from dropmargin.typing import Array
 # A matrix is factorised for at most so many features, if it costs at most so many products per output (less for CSR
 # rows, and for many outputs, whose products with dense rows are one); up to the last number of features where the
 # curvature is uneven: conjugate gradients took 10 times as long on 600 x 60 without noise.
+_UNEVEN_PRODUCTS = 2**31
 _FEW_FEATURES, _FEW_PRODUCTS, _FEW_PRODUCTS_SHARED, _DIRECT_FEATURES, _MANY_OUTPUTS = 100, 2**25, 2**20, 1500, 4
 # For products of entries of at most so many numbers, all outputs are one product with a table of them.
 _TABLE = 2**21
@@ -69,7 +70,7 @@ def make_model(point: Point, is_majoriser: bool = False, free: Array | None = No
         most = _FEW_PRODUCTS if is_alone else _FEW_PRODUCTS_SHARED
         is_small = n_free <= _FEW_FEATURES and n_rows * (n_free + 1) ** 2 <= most
         is_quadratic = objective.is_dense and objective.loss.loss.is_quadratic and p <= n_rows
-        is_uneven = objective.is_noise_free or not is_majoriser
+        is_uneven = objective.is_noise_free or (not is_majoriser and n_rows * (n_free + 1) ** 2 <= _UNEVEN_PRODUCTS)
         if is_small or is_quadratic or (is_uneven and is_sharp(point).any()):
             model = FactorisedModel.of(point, is_majoriser, free)
             if model is not None:

@@ -160,7 +160,8 @@ def solve(problem: Problem, data: TrainingData, start: Array | None = None, n_th
         own = replace(problem, monitor=monitor)
         # What all outputs share is computed before the threads start.
         for rows in {id(rows): rows for rows in (_rows_of(data, output) for output in outputs)}.values():
-            prepare(own, rows)
+            columns, means, variance = prepare(own, rows)
+            rows.blocks(variance.take(columns.features), columns, means)
 
         def job(k: int) -> Result:
             own_start = None if start is None else start[:, k : k + 1]
@@ -241,7 +242,9 @@ def solve_outputs(
         coef[-1] -= coef[-1].mean()
     if not problem.fit_intercept and _exceeds_precision(problem, data, variance):
         result = replace(result, converged=False, message=_BEYOND_PRECISION)
-    return replace(result, coef=columns.restore(coef), n_passes=objective.n_passes + first_passes)
+    # The point would keep the rows of the objective.
+    n_passes = objective.n_passes + first_passes
+    return replace(result, coef=columns.restore(coef), n_passes=n_passes, point=None)
 
 
 class Features(NamedTuple):
