@@ -89,17 +89,29 @@ class one_blas_thread:  # noqa: N801, a context like np.errstate
         with cls._lock:
             if cls._libraries is None:  # finding the libraries takes milliseconds
                 cls._libraries = ThreadpoolController().select(user_api="blas").lib_controllers
-            cls._users += 1
-            if cls._users == 1:
+            if cls._users == 0:
                 cls._previous = [library.num_threads for library in cls._libraries]
-                cls._set([1] * len(cls._libraries))
+            try:
+                cls._users += 1
+                if cls._users == 1:
+                    cls._set([1] * len(cls._libraries))
+            except BaseException:  # an interrupt: the limit must not stay
+                self.__exit__()
+                raise
 
     def __exit__(self, *_: object) -> None:
         cls = one_blas_thread
         with cls._lock:
-            cls._users -= 1
-            if cls._users == 0:
-                cls._set(cls._previous)
+            n_left = cls._users - 1
+            try:
+                if n_left == 0:
+                    cls._set(cls._previous)
+            except BaseException:
+                if n_left == 0:
+                    cls._set(cls._previous)
+                raise
+            finally:
+                cls._users = n_left
 
     @classmethod
     def _set(cls, numbers: list[int]) -> None:
