@@ -226,8 +226,6 @@ class TrainingData:
         if last is None or last[0] is not known[1] or last[1] != noise:
             own_groups = None if groups is None else FeatureGroups.of(variance, len(columns.features))
             last = self.cache["blocks"] = known[1], noise, known[1].transformed(_as_block, variance, own_groups)
-            for block in getattr(last[2], "parts", ()):
-                _ = block.compiled  # before outputs share it in threads
         blocks = copy(last[2])
         if isinstance(blocks, LocalPartitions):
             blocks.n_threads = n_threads

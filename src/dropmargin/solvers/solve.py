@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dropmargin.data import Columns, FeatureGroups, Output, TrainingData, Variance, target_weights, without_memo
+from dropmargin.data import Block, Columns, FeatureGroups, Output, TrainingData, Variance, target_weights, without_memo
 from dropmargin.data.training import SUBSAMPLE_EVERY
 from dropmargin.losses import Hinge, Loss, MGFLoss, MomentLoss
 from dropmargin.noise import DropoutNoise, Noise
@@ -161,13 +161,19 @@ def solve(problem: Problem, data: TrainingData, start: Array | None = None, n_th
         # What all outputs share is computed before the threads start.
         for rows in {id(rows): rows for rows in (_rows_of(data, output) for output in outputs)}.values():
             columns, means, variance = prepare(own, rows)
-            rows.blocks(variance.take(columns.features), columns, means)
+            blocks = rows.blocks(variance.take(columns.features), columns, means)
+            if rows.is_matrix:
+                blocks.map(_compile)
 
         def job(k: int) -> Result:
             own_start = None if start is None else start[:, k : k + 1]
             return solve_outputs(own, _rows_of(data, outputs[k]), [outputs[k]], own_start)
 
         return combine(in_threads([partial(job, k) for k in range(len(outputs))], n_threads, stop))
+
+
+def _compile(block: Block) -> None:
+    _ = block.compiled
 
 
 def is_joint(problem: Problem, data: TrainingData, outputs: Sequence[Output]) -> bool:
