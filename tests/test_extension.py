@@ -35,9 +35,6 @@ class PseudoHuber(RadialLoss):
     def tail(self, r):
         return self.delta**2 * (np.sqrt(1.0 + (r / self.delta) ** 2) - 1.0)
 
-    def tail_slope(self, r):
-        return r * self.gamma(r)
-
     def gamma(self, r):
         return 1.0 / np.sqrt(1.0 + (r / self.delta) ** 2)
 

@@ -114,7 +114,7 @@ def _first_intercept(loss: Loss, y: Array, weights: Array) -> float:
     """Return the intercept to start a regression from: the weighted mean of the targets, or one without any loss."""
     assert isinstance(loss, MomentLoss)
     middle = 0.5 * (y.min() + y.max())
-    if not loss.value(y, np.full_like(y, middle), np.zeros_like(y)).any():
+    if loss.value(y, np.full_like(y, middle), np.zeros_like(y)).max() <= 1e-15 * (y.max() - y.min()):
         return float(middle)
     return float(np.average(y, weights=weights))
 

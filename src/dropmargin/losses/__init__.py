@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from dropmargin.losses.base import Loss, MGFLoss, MomentLoss
+from dropmargin.losses.base import Loss, MGFLoss, MomentLoss, SumOfLosses
 from dropmargin.losses.gaussian import GaussianHinge, GaussianLogistic
 from dropmargin.losses.mgf import Exponential, MCFLogistic
 from dropmargin.losses.radial import Hinge, Logistic, Quadratic, RadialLoss, SmoothedHinge
@@ -62,5 +62,6 @@ __all__ = [
     "Quadratic",
     "RadialLoss",
     "SmoothedHinge",
+    "SumOfLosses",
     "as_loss",
 ]

@@ -6,6 +6,10 @@ Targets are -1 or +1 in classification, and any numbers in regression.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
 
 from dropmargin.typing import Array
 
@@ -64,6 +68,46 @@ class MomentLoss(Loss, ABC):
     def smoothed(self, width: float | Array) -> MomentLoss:
         """Return the loss with its kink smoothed over an interval of scores of this width."""
         raise NotImplementedError(f"{type(self).__name__} has kink={self.kink} but no smoothed().")
+
+
+class JointLoss(MomentLoss):
+    """A loss whose value and derivatives have most in common: a subclass defines `value_and_gradient` for both."""
+
+    def value(self, y: Array, m: Array, v: Array) -> Array:
+        return self.value_and_gradient(y, m, v)[0]
+
+    def gradient(self, y: Array, m: Array, v: Array) -> tuple[Array, Array]:
+        return self.value_and_gradient(y, m, v)[1]
+
+    @abstractmethod
+    def value_and_gradient(self, y: Array, m: Array, v: Array) -> tuple[Array, tuple[Array, Array]]:
+        """Return ``phi``, and its derivatives by ``m`` and by ``v``."""
+
+
+class SumOfLosses(JointLoss):
+    """A weighted sum of losses at arguments that are shifted by constants: its derivatives are the sums of theirs."""
+
+    @abstractmethod
+    def terms(self, y: Array, m: Array, v: Array) -> Iterable[tuple[Any, MomentLoss, tuple[Array, Array, Array]]]:
+        """Return factor, loss and arguments of each term."""
+
+    def _sum(self, own: Callable[..., Any], *given: Array) -> Any:
+        return sum(factor * np.asarray(own(loss, *at)) for factor, loss, at in self.terms(*given))
+
+    def value_and_gradient(self, y: Array, m: Array, v: Array) -> tuple[Array, tuple[Array, Array]]:
+        value, by_mean, by_variance = self._sum(_joint, y, m, v)
+        return value, (by_mean, by_variance)
+
+    def curvature(self, y: Array, m: Array, v: Array) -> tuple[Array, Array, Array]:
+        return self._sum(lambda loss, *at: loss.curvature(*at), y, m, v)
+
+    def majoriser(self, y: Array, m: Array, v: Array) -> Array:
+        return self._sum(lambda loss, *at: loss.majoriser(*at), y, m, v)
+
+
+def _joint(loss: MomentLoss, *at: Array) -> tuple[Array, Array, Array]:
+    value, gradient = loss.value_and_gradient(*at)
+    return value, *gradient
 
 
 class MGFLoss(Loss, ABC):

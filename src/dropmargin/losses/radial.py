@@ -23,14 +23,14 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, xlogy
 
-from dropmargin.losses.base import MomentLoss
+from dropmargin.losses.base import JointLoss
 from dropmargin.typing import Array
 
 
-class RadialLoss(MomentLoss):
-    """A loss ``psi(r) - k y m + const``. A subclass defines `tail`, `tail_slope`, `gamma` and `kappa`."""
+class RadialLoss(JointLoss):
+    """A loss ``psi(r) - k y m + const``. A subclass defines `tail`, `gamma` and `kappa`."""
 
     has_majoriser = True
     #: The factor ``k`` of ``y m``, and the margin ``l`` of ``o = l y``.
@@ -45,9 +45,9 @@ class RadialLoss(MomentLoss):
     def tail(self, r: Array) -> Array:
         """Return ``psi(r) - k r``."""
 
-    @abstractmethod
     def tail_slope(self, r: Array) -> Array:
-        """Return ``psi'(r) - k``."""
+        """Return ``psi'(r) - k``; a loss may have a form without cancellation."""
+        return r * self.gamma(r) - self.k
 
     @abstractmethod
     def gamma(self, r: Array) -> Array:
@@ -58,43 +58,29 @@ class RadialLoss(MomentLoss):
         """Return ``(psi''(r) - gamma(r)) / r^2``, which equals ``gamma'(r) / r``."""
 
     def _polar(self, y: Array, m: Array, v: Array) -> tuple[Array, Array, Array]:
-        """Return ``u``, ``v`` and ``r``."""
+        """Return ``u``, ``v`` and ``r``, which is at least so large that its cube does not underflow."""
         u = m - self.margin * y
         with np.errstate(over="ignore"):
             r = np.sqrt(u * u + v)
         # The square of a large u overflows, though r does not. hypot avoids that, but takes ten times as long.
-        return u, v, r if np.isfinite(r).all() else np.hypot(u, np.sqrt(v))
-
-    @staticmethod
-    def _excess(y: Array, u: Array, v: Array, r: Array) -> Array:
-        """Return ``r - y u`` without cancellation for large ``y u``."""
-        along = y * u
-        total = r + np.abs(along)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.where(along > 0.0, v / total, total)
-
-    def value(self, y: Array, m: Array, v: Array) -> Array:
-        u, v, r = self._polar(y, m, v)
-        return self.k * self._excess(y, u, v, r) + self.tail(r)
-
-    def gradient(self, y: Array, m: Array, v: Array) -> tuple[Array, Array]:
-        return self.value_and_gradient(y, m, v)[1]
+        return u, v, np.maximum(r if np.isfinite(r).all() else np.hypot(u, np.sqrt(v)), _TINY)
 
     def value_and_gradient(self, y: Array, m: Array, v: Array) -> tuple[Array, tuple[Array, Array]]:
         u, v, r = self._polar(y, m, v)
-        safe, excess = np.maximum(r, _TINY), self._excess(y, u, v, r)
-        share = np.where(r > _TINY, excess / safe, 1.0)
-        by_mean = self.tail_slope(r) * (u / safe) - self.k * y * share
-        return self.k * excess + self.tail(r), (by_mean, 0.5 * self.gamma(safe))
+        along = y * u
+        total = r + np.abs(along)
+        with np.errstate(over="ignore", invalid="ignore"):
+            excess = np.where(along > 0.0, v / total, total)  # r - y u, without cancellation
+        by_mean = self.tail_slope(r) * (u / r) - self.k * y * (excess / r)
+        return self.k * excess + self.tail(r), (by_mean, 0.5 * self.gamma(r))
 
     def curvature(self, y: Array, m: Array, v: Array) -> tuple[Array, Array, Array]:
         u, _, r = self._polar(y, m, v)
-        safe = np.maximum(r, _TINY)
-        kappa = self.kappa(safe)
-        return self.gamma(safe) + kappa * np.square(u), 0.5 * kappa * u, 0.25 * kappa
+        kappa = self.kappa(r)
+        return self.gamma(r) + kappa * np.square(u), 0.5 * kappa * u, 0.25 * kappa
 
     def majoriser(self, y: Array, m: Array, v: Array) -> Array:
-        return self.gamma(np.maximum(self._polar(y, m, v)[2], _TINY))
+        return self.gamma(self._polar(y, m, v)[2])
 
 
 def check_positive(name: str, value: Any, or_zero: bool = False) -> float:
@@ -105,50 +91,13 @@ def check_positive(name: str, value: Any, or_zero: bool = False) -> float:
     return number
 
 
-# A smaller radius is replaced by this, whose cube does not underflow.
 _TINY = 1e-100
 
 
-class Hinge(RadialLoss):
-    """The bound on the expected hinge loss, ``(z + sqrt(z^2 + v)) / 2`` with ``z = margin - y m`` (Lemma 1).
-
-    Parameters
-    ----------
-    margin : float, default=1.0
-        The ``l`` of the paper. It is redundant with ``C``: ``w(C, l) = l w(C / l, 1)``. Tune one of the two.
-    """
-
-    k = 0.5
-
-    def __init__(self, margin: float = 1.0) -> None:
-        self.margin = self.kink = check_positive("margin", margin)
-
-    def smoothed(self, width: float | Array) -> SmoothedHinge:
-        return SmoothedHinge(self.margin, width)
-
-    def tail(self, r: Array) -> Array:
-        return np.zeros_like(r)
-
-    def tail_slope(self, r: Array) -> Array:
-        return np.zeros_like(r)
-
-    def gamma(self, r: Array) -> Array:
-        return 0.5 / r
-
-    def kappa(self, r: Array) -> Array:
-        return -0.5 / (r * r * r)
-
-    def curvature(self, y: Array, m: Array, v: Array) -> tuple[Array, Array, Array]:
-        _, mixed, by_variance = super().curvature(y, m, v)
-        # gamma + kappa u^2 in closed form, v / (2 r^3), without cancellation for small v
-        r = np.maximum(self._polar(y, m, v)[2], _TINY)
-        return 0.5 * (v / r) / r / r, mixed, by_variance
-
-
 class SmoothedHinge(RadialLoss):
-    r"""`Hinge` smoothed at its kink, as the solvers minimise it.
+    r"""`Hinge` smoothed at its kink, as the solvers minimise it; without a width it is the bound of Lemma 1.
 
-    The bound of Lemma 1 is the least ``xi >= 0`` with ``xi (xi - z) >= v / 4``. With the logarithmic barrier
+    The bound is the least ``xi >= 0`` with ``xi (xi - z) >= v / 4``. With the logarithmic barrier
     ``-(width / 2) log(xi (xi - z) - v / 4)`` and the optimal ``xi`` it becomes, up to a constant, the radial loss of
     ``r = sqrt(u^2 + v + width^2)`` and ``psi(r) = r / 2 - (width / 2) log(r + width)``. It is self-concordant: far from
     the kink it still has the curvature ``width / (2 z^2)``, which Newton's method needs.
@@ -156,12 +105,12 @@ class SmoothedHinge(RadialLoss):
     Parameters
     ----------
     margin : float
-    width : float or ndarray that broadcasts with the rows
+    width : float or ndarray that broadcasts with the rows, default=0.0
     """
 
     k = 0.5
 
-    def __init__(self, margin: float, width: float | Array) -> None:
+    def __init__(self, margin: float, width: float | Array = 0.0) -> None:
         self.margin = margin
         self.width = width
 
@@ -169,7 +118,7 @@ class SmoothedHinge(RadialLoss):
         return super()._polar(y, m, v + np.square(self.width))
 
     def tail(self, r: Array) -> Array:
-        return -0.5 * self.width * np.log((r + self.width) / (2.0 * self.width))
+        return 0.5 * (xlogy(self.width, 2.0 * self.width) - xlogy(self.width, r + self.width))
 
     def tail_slope(self, r: Array) -> Array:
         return -0.5 * self.width / (r + self.width)
@@ -183,9 +132,26 @@ class SmoothedHinge(RadialLoss):
     def curvature(self, y: Array, m: Array, v: Array) -> tuple[Array, Array, Array]:
         u, _, r = self._polar(y, m, v)
         kappa = self.kappa(r)
-        # gamma + kappa u^2 without cancellation far from the kink
+        # gamma + kappa u^2 without cancellation: far from the kink, or for a small v
         by_mean = -kappa * (v + self.width * (self.width + r))
         return by_mean, 0.5 * kappa * u, 0.25 * kappa
+
+
+class Hinge(SmoothedHinge):
+    """The bound on the expected hinge loss, ``(z + sqrt(z^2 + v)) / 2`` with ``z = margin - y m`` (Lemma 1).
+
+    Parameters
+    ----------
+    margin : float, default=1.0
+        The ``l`` of the paper. It is redundant with ``C``: ``w(C, l) = l w(C / l, 1)``. Tune one of the two.
+    """
+
+    def __init__(self, margin: float = 1.0) -> None:
+        super().__init__(check_positive("margin", margin))
+        self.kink = self.margin
+
+    def smoothed(self, width: float | Array) -> SmoothedHinge:
+        return SmoothedHinge(self.margin, width)
 
 
 class Logistic(RadialLoss):
@@ -221,9 +187,6 @@ class Quadratic(RadialLoss):
 
     def tail(self, r: Array) -> Array:
         return np.square(r)
-
-    def tail_slope(self, r: Array) -> Array:
-        return 2.0 * r
 
     def gamma(self, r: Array) -> Array:
         return np.full_like(r, 2.0)

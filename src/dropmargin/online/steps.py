@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dropmargin.data import Columns, Output, Rows, TrainingData, join_rows, stack_rows, target_weights
-from dropmargin.losses import MomentLoss
+from dropmargin.losses import MomentLoss, SumOfLosses
 from dropmargin.objective import IterativeModel, Objective, Point
 from dropmargin.online.summary import Summary
 from dropmargin.solvers import Features, Options, Problem, make_objective
@@ -33,23 +33,14 @@ _SMALL_DECREASE = 0.01
 _SMOOTHING = 0.05
 
 
-class SmoothedByNoise(MomentLoss):
+class SmoothedByNoise(SumOfLosses):
     """A loss whose kink is smoothed by noise on the scores of this standard deviation, see the module's docstring."""
 
     def __init__(self, loss: MomentLoss, deviation: float) -> None:
         self._loss, self._variance = loss, deviation**2
 
-    def value(self, y: Array, m: Array, v: Array) -> Array:
-        return self._loss.value(y, m, v + self._variance)
-
-    def gradient(self, y: Array, m: Array, v: Array) -> tuple[Array, Array]:
-        return self._loss.gradient(y, m, v + self._variance)
-
-    def curvature(self, y: Array, m: Array, v: Array) -> tuple[Array, Array, Array]:
-        return self._loss.curvature(y, m, v + self._variance)
-
-    def majoriser(self, y: Array, m: Array, v: Array) -> Array:
-        return self._loss.majoriser(y, m, v + self._variance)
+    def terms(self, y: Array, m: Array, v: Array) -> Any:
+        return ((1.0, self._loss, (y, m, v + self._variance)),)
 
 
 class Step(NamedTuple):
