@@ -131,6 +131,20 @@ def test_sets_cover_for_each_share_of_missing_features_and_have_the_predicted_la
     assert model.predict_set(rows[:5], 0.9999).all()
 
 
+def test_sets_that_may_be_empty_cover_as_wanted_where_the_accuracy_is_higher():
+    X, y = _skewed(6000, is_class=True)
+    X[:, 0] += 3.0 * y  # most labels are certain
+    model = DropoutSVC(C=0.1, missing="conditional", conformal=True).fit(X[:2000], y[:2000])
+    of_test = np.arange(4000), y[2000:]
+    for share in (0.0, 0.25):
+        rows = _delete(X[2000:], share)
+        full, maybe = (model.predict_set(rows, 0.7, allow_empty=allow_empty) for allow_empty in (False, True))
+        assert full[of_test].mean() >= model.score(rows, y[2000:]) > 0.72
+        assert maybe[of_test].mean() == pytest.approx(0.7, abs=0.02)
+        np.testing.assert_array_equal(full, maybe | (model.classes_ == model.predict(rows)[:, None]))
+        assert not maybe.any(axis=1).all()
+
+
 def test_features_of_a_group_are_deleted_together():
     X, y = _skewed(500)
     groups = np.repeat([0, 1], 4)
@@ -284,6 +298,7 @@ def test_tables_forward_probabilities_sets_and_intervals(tmp_path):
     assert sets[np.arange(800), y[700:]].mean() == pytest.approx(0.9, abs=0.03)
     save(model, tmp_path / "model")
     np.testing.assert_array_equal(load(tmp_path / "model").predict_set(rows), sets)
+    assert (sets.any(axis=1) & ~model.predict_set(rows, 0.3, allow_empty=True).any(axis=1)).any()
     target = _skewed(1500)[1]
     low, high = TableRegressor(**options).fit(table[:700], target[:700]).predict_interval(rows).T
     assert np.mean((low <= target[700:]) & (target[700:] <= high)) == pytest.approx(0.9, abs=0.03)

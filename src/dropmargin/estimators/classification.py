@@ -270,7 +270,7 @@ class Classification(ClassParameters, ClassifierMixin, Prediction):
                 logs[rows] = log_expected_expit(scores, np.diagonal(covariance, axis1=1, axis2=2))
         return logs if len(self.classes_) == 2 else logs - logsumexp(logs, axis=1, keepdims=True)
 
-    def predict_set(self, X: Any, coverage: float = 0.9) -> Array:
+    def predict_set(self, X: Any, coverage: float = 0.9, *, allow_empty: bool = False) -> Array:
         """Return the labels that each row may have: a set that contains its label with a given probability.
 
         The probability holds for each share of missing features, if rows are drawn as the training rows are and
@@ -283,12 +283,15 @@ class Classification(ClassParameters, ClassifierMixin, Prediction):
         coverage : float, default=0.9
             The probability with which the set is to contain the label. With ``n`` held-out rows, a set has all labels
             if it is above ``n / (n + 1)``.
+        allow_empty : bool, default=False
+            Whether a set may be empty. Without it the predicted label is always in the set: the coverage is at least
+            the accuracy, and above ``coverage`` where the accuracy is. With it the coverage is close to ``coverage``
+            there as well, and an empty set is a row that is less like its label than ``coverage`` of the rows.
 
         Returns
         -------
         sets : ndarray of bool of shape (n_samples, n_classes)
-            Whether each label of ``classes_`` is in the set. The predicted label always is, so the coverage is at
-            least the accuracy.
+            Whether each label of ``classes_`` is in the set.
 
         Examples
         --------
@@ -301,7 +304,7 @@ class Classification(ClassParameters, ClassifierMixin, Prediction):
         array([1, 2])
         """
         coverage = conformal.check_coverage(coverage)
-        return conformal.label_sets(self, self._check_rows(X), coverage)
+        return conformal.label_sets(self, self._check_rows(X), coverage, allow_empty)
 
 
 class MarginalisedClassifier(Classification, MarginalisedModel):

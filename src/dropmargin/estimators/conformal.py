@@ -64,9 +64,13 @@ def thresholds(model: Any, X: Any, coverage: float) -> Array:
     return np.interp(missing_shares(X), model.conformal_shares_, model.conformal_scores_[:, number - 1])
 
 
-def label_sets(model: Any, X: Any, coverage: float) -> Array:
-    """Return which labels are in the set of each checked row; the predicted label always is."""
+def label_sets(model: Any, X: Any, coverage: float, allow_empty: bool) -> Array:
+    """Return which labels are in the set of each checked row; the predicted label always is, unless sets may be empty.
+
+    A set that is never empty covers at least as often as the predicted label is right, whatever the wanted coverage.
+    """
     most, (mean, variance) = thresholds(model, X, coverage), score_moments(model, X)
     sets = -log_sigmoids(model, mean, variance) <= most[:, None]
-    sets[np.arange(len(sets)), model._winners(mean)] = True
+    if not allow_empty:
+        sets[np.arange(len(sets)), model._winners(mean)] = True
     return sets

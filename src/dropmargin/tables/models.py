@@ -201,7 +201,7 @@ class TableClassifier(ClassifierMixin, TableModel):
         features = self._features(X)
         return self.model_.predict_log_proba(features)
 
-    def predict_set(self, X: Any, coverage: float = 0.9) -> Array:
+    def predict_set(self, X: Any, coverage: float = 0.9, *, allow_empty: bool = False) -> Array:
         """Return the labels that each row may have, with ``conformal=True``.
 
         Parameters
@@ -210,14 +210,17 @@ class TableClassifier(ClassifierMixin, TableModel):
             Rows; a column that is absent, and NaN or None, are missing values.
         coverage : float, default=0.9
             The probability with which the set is to contain the label.
+        allow_empty : bool, default=False
+            Whether a set may be empty. Without it the predicted label is always in the set, and the coverage is above
+            ``coverage`` where the accuracy is.
 
         Returns
         -------
         sets : ndarray of bool of shape (n_samples, n_classes)
-            Whether each label of ``classes_`` is in the set; the predicted label always is.
+            Whether each label of ``classes_`` is in the set.
         """
         features = self._features(X)
-        return self.model_.predict_set(features, coverage)
+        return self.model_.predict_set(features, coverage, allow_empty=allow_empty)
 
     def predict_stability(
         self, X: Any, noise: float | None = None, *, n_draws: int = 128, random_state: Any = 0
