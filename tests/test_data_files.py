@@ -252,6 +252,37 @@ def test_archives(layout, tmp_path):
     assert (data.y.tolist(), data.feature_names) == (["a", "b"] * 3, tuple("abcde"))
 
 
+@pytest.mark.parametrize("layout", ["rows", "columns", "csr", "csc", "unsorted", "gzip"])
+def test_chunks_of_archives_are_the_whole_file(layout, tmp_path):
+    X = sparse.random_array((97, 5), density=0.4, random_state=0, format="csr")
+    labels = np.arange(97) % 3 / 2  # in some chunks all are whole numbers
+    path = tmp_path / "a.npz"
+    if layout in ("rows", "columns"):
+        np.savez(path, X=np.asarray(X.toarray(), order="F" if layout == "columns" else "C"), y=labels)
+    elif layout == "csc":
+        sparse.save_npz(path, X.tocsc())
+    else:
+        arrays = {"data": X.data, "indices": X.indices, "indptr": X.indptr.astype(np.uint64), "shape": X.shape}
+        if layout == "unsorted":  # and the first entry in two halves
+            arrays["indices"], arrays["indptr"] = np.append(X.indices[0], X.indices), X.indptr + (np.arange(98) > 0)
+            arrays["data"] = np.concatenate([X.data[:1] / 2, X.data[:1] / 2, X.data[1:]])
+        np.savez_compressed(path, y=labels, **arrays)
+    if layout == "gzip":
+        path.write_bytes(gzip.compress(path.read_bytes()))
+    whole = read_data(path)
+    assert np.array_equal(_dense(whole.X), X.toarray())
+    for size in (1, 200, 10**6):
+        parts = list(read_chunks(path, chunk_bytes=size))
+        assert len(parts) == {1: 97, 10**6: 1}.get(size, len(parts))
+        assert np.array_equal(np.vstack([_dense(part.X) for part in parts]), X.toarray())
+        if layout != "csc":
+            assert np.array_equal(np.concatenate([part.y for part in parts]), labels)
+
+
+def _dense(X):
+    return X.toarray() if sparse.issparse(X) else X
+
+
 def _archive(**arrays):
     stream = io.BytesIO()
     np.savez(stream, **arrays)
@@ -270,6 +301,11 @@ def test_no_code_is_run(tmp_path, monkeypatch):
     refused(tmp_path, "b.npz", _archive(X=np.eye(1), y=objects), "cannot be read")
     refused(tmp_path, "c.npz", pickle.dumps(_Runs()), "cannot be read")
     assert not (tmp_path / "ran").exists()
+
+
+def _csr_archive(**changes):
+    """Return an archive of a matrix of one entry, with other arrays in the place of some."""
+    return _archive(**({"data": [1.0], "indices": [1], "indptr": [0, 1], "shape": [1, 2]} | changes))
 
 
 # Errors --------------------------------------------------------------------------------------------------------------
@@ -300,13 +336,11 @@ _WRONG = [
     ("a.npz", _archive(X=np.eye(2)), r"no array 'z' \(--target\)", {"target": "z"}, None),
     ("a.npz", _archive(Z=np.eye(2)), "neither an array X nor a sparse matrix, but Z", {}, None),
     ("a.npz", _archive(X=np.array(["a"])), "matrix of numbers", {}, None),
-    (
-        "a.npz",
-        _archive(data=np.ones(1), indices=np.array([7]), indptr=np.array([0, 1]), shape=np.array([1, 2])),
-        "cannot be read",
-        {},
-        None,
-    ),
+    ("a.npz", _csr_archive(indices=[7]), "cannot be read: .*indices.0. is 7, but must be in", {}, None),
+    ("a.npz", _csr_archive(indptr=[0, 2]), "cannot be read: .*indptr ends with 2", {}, None),
+    ("a.npz", _csr_archive(indptr=[0, 1, 0], shape=[2, 2]), "cannot be read: indptr does not fit the shape", {}, None),
+    ("a.npz", _csr_archive(data=[1.0, 2.0]), "cannot be read: there are .* values and", {}, None),
+    ("a.npz", _csr_archive(shape=[3, 2]), "cannot be read: indptr does not fit the shape", {}, None),
 ]
 
 

@@ -332,9 +332,9 @@ def test_the_memory_of_a_fit_is_that_of_some_blocks(kind, tmp_path):
     else:
         rows = sparse.random_array((1_000, 10_000), density=0.1, random_state=rng, format="csr")
         y = (rows @ rng.normal(size=10_000) > 0.0).astype(int)
-        for k in range(25):
-            arrays = {"data": rows.data, "indices": rows.indices, "indptr": rows.indptr, "shape": rows.shape}
-            np.savez(tmp_path / f"{k}.npz", y=y, **arrays)
+        rows, y = sparse.vstack([rows] * 25, format="csr"), np.tile(y, 25)
+        np.savez(tmp_path / "rows.npz", data=rows.data, indices=rows.indices, indptr=rows.indptr, shape=rows.shape, y=y)
+        del rows
     command = [sys.executable, "-W", "ignore", "-c", _PEAK, kind, str(tmp_path)]
     found = subprocess.run(command, env=environment(), capture_output=True, text=True)
     assert found.returncode == 0, found.stderr

@@ -1,4 +1,4 @@
-"""Mutated data files: each is read, with the same rows whole and in chunks, or raises a `DataFormatError` of one line.
+"""Mutated data files: each is read, with the same rows whole, in chunks and as a stream, or raises a `DataFormatError`.
 
 The arguments are the number of files and the seed::
 
@@ -15,11 +15,13 @@ import io
 import itertools
 import json
 import resource
+import shutil
 import signal
 import sys
 import tempfile
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +29,7 @@ from scipy import sparse
 
 from dropmargin.io.data import FORMATS, DataFormatError, Dataset, ReadOptions, read_chunks, read_data
 from dropmargin.io.data.dataset import concatenate
+from dropmargin.streaming import prepare_files
 
 #: Bytes with a meaning in one of the formats.
 _FRAGMENTS = [
@@ -47,6 +50,7 @@ def seeds() -> dict[str, list[tuple[bytes, dict[str, object]]]]:
     svm = "\n".join(rows).encode()
     plain_svm = b"1 1:0.25 7:1\n-1 2:3 3:1e5\n\n+1\n0 5:12345678901234567\n"
     csv = b'size,colour,label\n1.5,"red, dark",1\n,blue,0\n-3e2,"say ""hi""",1\nNA,\xc3\xbcber,0\n'
+    numbers_csv = b"size,count,label\n1.5,3,7\n,1,x\n-3e2,NA,7\n0.25,2,x\n"
     # Arrow reads this file, and the csv module its short chunks.
     long_csv = b"a,b,label\n" + b"".join(b"%d.5, x%d,%d\r\n" % (i, i % 3, i % 2) for i in range(90))
     X = sparse.random_array((6, 5), density=0.5, format="csr", random_state=0)
@@ -70,17 +74,22 @@ def seeds() -> dict[str, list[tuple[bytes, dict[str, object]]]]:
         stream = io.BytesIO()
         pq.write_table(table, stream, compression=compression, row_group_size=2)
         tables["parquet"].append((stream.getvalue(), {"target": "label"}))
-    for make in (pa.ipc.new_file,):
+    numbers = pa.table({"size": [1.5, None, 3.0, 4.0], "count": [3, 1, 2, None], "label": ["7", "x", "7", "x"]})
+    for own in (table, numbers):
         stream = io.BytesIO()
-        with make(stream, table.schema) as writer:
-            writer.write_table(table, max_chunksize=2)
+        with pa.ipc.new_file(stream, own.schema) as writer:
+            writer.write_table(own, max_chunksize=2)
         tables["arrow"].append((stream.getvalue(), {"target": "label"}))
+    stream = io.BytesIO()
+    pq.write_table(numbers, stream, row_group_size=2)
+    tables["parquet"].append((stream.getvalue(), {"target": "label"}))
     return {
         "svmlight": [(svm, {}), (plain_svm, {}), (gzip.compress(svm), {}), (plain_svm, {"zero_based": False})],
         "csv": [
             (csv, {"target": "label"}),
             (csv, {"ids": "colour"}),
             (csv, {}),
+            (numbers_csv, {"target": "label"}),
             (gzip.compress(csv), {}),
             (long_csv, {}),
         ],
@@ -139,7 +148,32 @@ def check(path: Path, options: ReadOptions) -> str:
         return "refused in chunks"
     assert sum(part.n_samples for part in parts) == whole.n_samples
     assert _rows(concatenate(parts)) == _rows(whole)
-    return "read"
+    return "read" if whole.y is None or not _is_streamed(path, options) else _convert(path, options, whole)
+
+
+def _is_streamed(path: Path, options: ReadOptions) -> bool:
+    return path.suffix in (".svm", ".npz") or (path.suffix in (".csv", ".parquet", ".arrow") and options.ids is None)
+
+
+def _convert(path: Path, options: ReadOptions, whole: Dataset) -> str:
+    """Convert a file to the blocks of a stream and compare the numbers with those of the whole."""
+    home = path.parent / "cache"
+    try:
+        rows = prepare_files(path, options=options, cache=home, progress=False)
+        blocks = [rows.fetch(i) for i in range(rows.n_partitions)]
+        assert rows.shape[0] == whole.n_samples == sum(X.shape[0] for X in blocks)
+        assert sum(map(len, rows.labels)) == whole.n_samples
+        if not whole.is_table:
+            assert rows.shape[1] == whole.X.shape[1]
+            parts = [Dataset(X, y) for X, y in zip(blocks, rows.labels, strict=True)]
+            assert _rows(replace(concatenate(parts), y=None)) == _rows(replace(whole, y=None))
+    except DataFormatError:
+        return "read, refused as a stream"
+    finally:
+        left = list(home.iterdir()) if home.exists() else []
+        assert not [folder for folder in left if folder.name.startswith("partial-")]
+        shutil.rmtree(home, ignore_errors=True)
+    return "read, also as a stream"
 
 
 def _rows(data: Dataset) -> list[str]:

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import gzip
+import math
 import os
-from collections.abc import Iterator
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 from sklearn.datasets import load_svmlight_file
 
+from dropmargin.data import canonical
+from dropmargin.data.structure import sound_csr
 from dropmargin.io.data.dataset import Dataset, ReadOptions, labels_of
 from dropmargin.io.data.errors import DataFormatError, one_line, quoted
 from dropmargin.io.data.sources import name_of, open_bytes
 
 _MOST = 2**31 - 1
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
 def svmlight_chunks(path: Any, options: ReadOptions, chunk_bytes: int | None) -> Iterator[Dataset]:
@@ -74,55 +83,107 @@ def _check_number(n_features: int, options: ReadOptions, name: str) -> None:
         raise DataFormatError(f"{what} (raise --max-features if that is intended)", name)
 
 
-def npz_dataset(path: Any, options: ReadOptions) -> Dataset:
-    """Return the arrays ``X`` (or a sparse matrix of `scipy.sparse.save_npz`), ``y`` and ``feature_names``."""
+def npz_chunks(path: Any, options: ReadOptions, chunk_bytes: int | None) -> Iterator[Dataset]:
+    """Yield the rows of the array ``X`` or a sparse matrix in an archive with those of ``y``, in chunks or as a whole.
+
+    Labels and the row pointers of a sparse matrix are read whole, and so is a matrix that is not stored by rows.
+    """
     name = name_of(path)
     try:
-        with open_bytes(path) as stream, np.load(stream, allow_pickle=False) as archive:
-            X, found = _matrix(archive, stream), archive.files
+        with open_bytes(path) as stream, _random_access(stream) as file, zipfile.ZipFile(file) as archive:
+            found = [member.removesuffix(".npy") for member in archive.namelist()]
             target = options.target or ("y" if "y" in found else None)
             if target is not None and target not in found:
                 listed = ", ".join(map(quoted, found[:20]))
                 raise DataFormatError(f"there is no array {quoted(target)} (--target); the arrays are {listed}", name)
-            y = None if target is None else archive[target]
-            names = tuple(archive["feature_names"].astype(str).tolist()) if "feature_names" in found else None
+            y = None if target is None else _Array(archive, target).read()
+            names = None
+            if "feature_names" in found:
+                names = tuple(_Array(archive, "feature_names").read().astype(str).tolist())
+            shape, dtype, n_stored, rows = _matrix(archive, found, file)
+            if len(shape) != 2 or dtype.kind not in "fiub":
+                raise DataFormatError(f"X must be a matrix of numbers, got shape {shape} and type {dtype}", name)
+            _check_number(shape[1], options, name)
+            if names is not None and len(names) != shape[1]:
+                raise DataFormatError(f"there are {len(names)} feature_names, but {shape[1]} features", name)
+            if y is not None and (y.shape != shape[:1] or y.dtype.kind not in "fiubU"):
+                what = f"{target} has shape {y.shape} and type {y.dtype}, but X has {shape[0]} rows"
+                raise DataFormatError(what, name)
+            step = shape[0] if chunk_bytes is None else shape[0] * chunk_bytes // max(16 * n_stored, 1)
+            for begin in range(0, shape[0], max(step, 1)):
+                end = min(begin + max(step, 1), shape[0])
+                X = canonical(rows(begin, end)).astype(np.float32 if dtype == np.float32 else np.float64)
+                labels = None if y is None else labels_of(y[begin:end].tolist(), name)
+                yield Dataset(_small_indices(X), labels, names)
     except (DataFormatError, FileNotFoundError, IsADirectoryError, PermissionError):
         raise
     except Exception as error:  # NumPy, SciPy and zipfile raise many types for broken files
         raise DataFormatError(f"this archive cannot be read: {one_line(error)}", name) from error
-    if X.ndim != 2 or X.dtype.kind not in "fiub":
-        raise DataFormatError(f"X must be a matrix of numbers, got shape {X.shape} and type {X.dtype}", name)
-    _check_number(X.shape[1], options, name)
-    if names is not None and len(names) != X.shape[1]:
-        raise DataFormatError(f"there are {len(names)} feature_names, but {X.shape[1]} features", name)
-    X = X if X.dtype == np.float32 else X.astype(np.float64)
-    if y is not None:
-        if y.shape != (X.shape[0],) or y.dtype.kind not in "fiubU":
-            raise DataFormatError(f"{target} has shape {y.shape} and type {y.dtype}, but X has {len(X)} rows", name)
-        y = labels_of(y.tolist(), name)
-    return Dataset(X, y, names)
 
 
-def _matrix(archive: Any, stream: Any) -> Any:
-    """Return the matrix of an archive: ``X``, a matrix of SciPy, or one whose arrays begin with ``X_``."""
-    if "X" in archive.files:
-        return archive["X"]
-    prefix = "X_" if "X_data" in archive.files else ""
-    if f"{prefix}data" not in archive.files:
-        raise ValueError(f"there is neither an array X nor a sparse matrix, but {', '.join(archive.files[:20])}")
-    if "format" in archive.files:
-        stream.seek(0)
-        X = sparse.csr_array(sparse.load_npz(stream))
-    else:
-        data, indices, indptr, shape = (archive[f"{prefix}{part}"] for part in ("data", "indices", "indptr", "shape"))
-        X = sparse.csr_array((data, indices, indptr), shape=tuple(shape.tolist()))
-    X.check_format(full_check=True)
-    X.sum_duplicates()  # also sorts
-    return _small_indices(X)
+@contextmanager
+def _random_access(stream: Any) -> Iterator[Any]:
+    """Return a stream in which any place is reached fast: of gzip data, a copy."""
+    if not isinstance(stream, gzip.GzipFile):
+        yield stream
+        return
+    with tempfile.TemporaryFile() as copy:
+        shutil.copyfileobj(stream, copy)
+        yield copy
 
 
-def _small_indices(X: sparse.csr_array) -> sparse.csr_array:
-    """Return rows with 32-bit indices if these suffice: SciPy and scikit-learn refuse others in places."""
-    if X.indices.dtype != np.int32 and max(X.nnz, *X.shape) <= np.iinfo(np.int32).max:
+class _Array:
+    """An array of an archive, whose rows are read one after another."""
+
+    def __init__(self, archive: zipfile.ZipFile, name: str) -> None:
+        self._stream = archive.open(f"{name}.npy")
+        self.shape, self.is_by_columns, self.dtype = _HEADERS[np.lib.format.read_magic(self._stream)](self._stream)
+        if self.dtype.hasobject:
+            raise ValueError(f"{name} has Python objects, which are not read")
+
+    def read(self, n_rows: int | None = None) -> Any:
+        """Return the next rows, or all."""
+        shape = self.shape if n_rows is None else (n_rows, *self.shape[1:])
+        content = self._stream.read(math.prod(shape) * self.dtype.itemsize)
+        return np.frombuffer(content, self.dtype).reshape(shape, order="F" if self.is_by_columns else "C")
+
+
+def _matrix(archive: Any, found: list[str], file: Any) -> tuple[tuple[int, ...], np.dtype, int, Callable[..., Any]]:
+    """Return the shape, the type and the number of entries of a matrix, and a function that returns the next rows.
+
+    The matrix is the array ``X``, a matrix of SciPy, or one whose arrays begin with ``X_``.
+    """
+    if "X" in found:
+        X = _Array(archive, "X")
+        whole = X.read() if X.is_by_columns else None
+        read = lambda begin, end: X.read(end - begin) if whole is None else whole[begin:end]  # noqa: E731
+        return X.shape, X.dtype, math.prod(X.shape), read
+    prefix = "X_" if "X_data" in found else ""
+    if f"{prefix}data" not in found:
+        raise ValueError(f"there is neither an array X nor a sparse matrix, but {', '.join(found[:20])}")
+    if "format" in found and _Array(archive, "format").read().astype(str) != "csr":
+        file.seek(0)
+        rows = sparse.csr_array(sound_csr(sparse.load_npz(file)))
+        return rows.shape, rows.dtype, rows.nnz, lambda begin, end: rows[begin:end]
+    parts = [_Array(archive, f"{prefix}{part}") for part in ("data", "indices", "indptr", "shape")]
+    data, indices, indptr, (n_rows, n_features) = *parts[:2], parts[2].read(), map(int, parts[3].read())
+    if indptr.shape != (n_rows + 1,) or indptr[0] != 0 or (indptr[1:] < indptr[:-1]).any():
+        raise ValueError("indptr does not fit the shape")
+    if len(data.shape) != 1 or data.shape != indices.shape or indptr[-1] > data.shape[0]:
+        raise ValueError(
+            f"there are {data.shape} values and {indices.shape} indices, but indptr ends with {indptr[-1]}"
+        )
+
+    def read_rows(begin: int, end: int) -> Any:
+        pointers = indptr[begin : end + 1] - indptr[begin]
+        own = data.read(int(pointers[-1])), indices.read(int(pointers[-1])), pointers
+        return sparse.csr_array(own, shape=(end - begin, n_features))
+
+    return (n_rows, n_features), data.dtype, data.shape[0], read_rows
+
+
+def _small_indices(X: Any) -> Any:
+    """Return a matrix with 32-bit indices if these suffice: SciPy and scikit-learn refuse others in places."""
+    if hasattr(X, "indices") and X.indices.dtype != np.int32 and max(X.nnz, *X.shape) <= np.iinfo(np.int32).max:
         X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
     return X

@@ -149,32 +149,20 @@ def _chunks(path: Any, options: ReadOptions | None, chunk_bytes: int | None) -> 
     """Return the chunks of a file; ``None`` bytes for those of a file that is read whole."""
     options = ReadOptions() if options is None else options
     options = replace(options, format=find_format(path, options.format))
-    form, n_bytes = str(options.format), chunk_bytes or CHUNK_BYTES
+    form = str(options.format)
     _check_options(options, form)
     if form in MATRICES:
         from dropmargin.io.data import matrices
 
-        if form == "npz":
-            return _npz_chunks(path, options, n_bytes)
-        return matrices.svmlight_chunks(path, options, chunk_bytes)
+        read = matrices.npz_chunks if form == "npz" else matrices.svmlight_chunks
+        return read(path, options, chunk_bytes)
     try:
         from dropmargin.io.data import tables
     except ImportError as error:
         raise ImportError(f"{form} files need pandas and pyarrow: pip install 'dropmargin[cli]'") from error
     readers = {"jsonl": tables.json_chunks, "text": tables.text_chunks}
     readers |= dict.fromkeys(("csv", "tsv"), tables.csv_chunks)
-    return readers.get(form, tables.arrow_chunks)(path, options, n_bytes)
-
-
-def _npz_chunks(path: Any, options: ReadOptions, chunk_bytes: int) -> Iterator[Dataset]:
-    from dropmargin.io.data.matrices import npz_dataset
-
-    whole = npz_dataset(path, options)
-    n_stored = whole.X.nnz if hasattr(whole.X, "nnz") else whole.X.size
-    step = max(1, whole.n_samples * chunk_bytes // max(16 * n_stored, 1))
-    for begin in range(0, whole.n_samples, step):
-        rows = slice(begin, begin + step)
-        yield replace(whole, X=whole.X[rows], y=None if whole.y is None else whole.y[rows])
+    return readers.get(form, tables.arrow_chunks)(path, options, chunk_bytes or CHUNK_BYTES)
 
 
 def _check_options(options: ReadOptions, name: str) -> None:
