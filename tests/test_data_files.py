@@ -71,6 +71,13 @@ def test_labels_of_text_keep_their_text(labels, expected, tmp_path):
     assert read(tmp_path, "a.csv", content, target="label").y.tolist() == expected
 
 
+def test_whole_numbers_beyond_integers_are_numbers_in_every_chunk(tmp_path):
+    path = write(tmp_path, "a.svm", "1 1:2\n-1 1:3\n12345612345678901234567 1:4\n")
+    assert read_data(path).y.tolist() == [1.0, -1.0, 12345612345678901234567.0]
+    parts = list(read_chunks(path, ReadOptions(zero_based=False, n_features=1), chunk_bytes=8))
+    assert np.concatenate([part.y for part in parts]).tolist() == [1.0, -1.0, 12345612345678901234567.0]
+
+
 def test_labels_above_two_to_the_63_do_not_wrap(tmp_path):
     y = np.array([2**64 - 1, 1, 2**63], dtype=np.uint64)
     np.savez(tmp_path / "a.npz", X=np.eye(3), y=y)

@@ -144,6 +144,6 @@ def labels_of(values: list[Any], name: str) -> Array:
         low, high = min(whole, default=1), max(whole, default=0)
         if whole and not (low < -(2**63) or high >= 2**64 or (low < 0 and high >= 2**63)):
             return np.array(whole, dtype=np.uint64 if high >= 2**63 else np.int64)
-        if not whole:
+        if not whole or float in kinds:
             return np.array(values, dtype=np.float64)
     return np.array([str(value) for value in values])
