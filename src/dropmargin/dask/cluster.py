@@ -71,7 +71,7 @@ class Cluster:
         n_done, n_lost = 0, 0
         while True:
             try:
-                return self.client.sync(_gather, self.client, futures, callback_timeout=self.timeout)
+                return self.client.sync(self.client.gather, futures, callback_timeout=self.timeout)
             except KilledWorker as error:
                 raise ClusterError(
                     f"A task killed its worker {error.allowed_failures + 1} times, most often by taking more memory "
@@ -105,7 +105,7 @@ class Cluster:
 
     def _timed_out(self) -> str:
         try:
-            n_workers = str(len(self.client.sync(_workers, self.client, callback_timeout=5)) or "none")
+            n_workers = str(len(self.client.sync(self.client.nthreads, callback_timeout=5)) or "none")
         except Exception:  # only to say more in an error
             n_workers = "unknown"
         return (
@@ -122,11 +122,3 @@ class Cluster:
             "Client.scatter, or cancelled. Let the workers load or compute the partitions themselves (dask.delayed, "
             f"dask.array, dask.dataframe), which Dask can repeat. The error was: {error}"
         )
-
-
-async def _gather(client: Client, futures: list[Future]) -> list[Any]:
-    return await client.gather(futures, asynchronous=True)
-
-
-async def _workers(client: Client) -> Any:
-    return await client.nthreads()

@@ -142,8 +142,7 @@ def predict(estimator: Any, X: Any, method: str = "predict") -> Any:
     example = _example(model, method)
     sent = dask.delayed(model, name=f"dropmargin-model-{uuid.uuid4().hex}", traverse=False)
     if is_frame(X) and is_dataframe_like(X):
-        meta = _like_frame(example, X._meta, model)
-        return X.map_partitions(_predict_frame, sent, method, meta, meta=meta)
+        return X.map_partitions(_predict_frame, sent, method, example, meta=_like_frame(example, X._meta, model))
     blocks = blocks_of("X", X)
     call = dask.delayed(_predict_block, pure=False, traverse=False)
     parts = [call(sent, method, part, example, f"partition {i}: ") for i, part in enumerate(blocks.parts)]
@@ -175,15 +174,14 @@ def _predict_block(model: Any, method: str, block: Any, example: Array, where: s
     return getattr(model, method)(block)
 
 
-def _predict_frame(frame: Any, model: Any, method: str, meta: Any) -> Any:
-    if not len(frame):
-        return meta
-    return _like_frame(_predict_block(model, method, frame, meta), frame, model)
+def _predict_frame(frame: Any, model: Any, method: str, example: Array) -> Any:
+    return _like_frame(_predict_block(model, method, frame, example), frame, model)
 
 
 def _like_frame(values: Array, frame: Any, model: Any) -> Any:
     """Return predictions as a series or data frame with the index of a data frame."""
     import pandas as pd
 
-    index = frame.index[: len(values)]
-    return pd.Series(values, index=index) if values.ndim == 1 else pd.DataFrame(values, index, list(model.classes_))
+    if values.ndim == 1:
+        return pd.Series(values, index=frame.index)
+    return pd.DataFrame(values, frame.index, list(model.classes_))

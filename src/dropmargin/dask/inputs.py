@@ -75,7 +75,7 @@ def partition_rows(X: Any, y: Any, sample_weight: Any) -> list[Delayed]:
     for name, other in blocks.items():
         _check_alignment(blocks["X"], name, other)
     parts = zip(*(own.parts for own in blocks.values()), strict=True)
-    return [_delay(_rows_of)(number, *own) for number, own in enumerate(parts)]
+    return [_delay(Rows)(*own, number=number) for number, own in enumerate(parts)]
 
 
 def _delay(function: Any) -> Any:
@@ -94,13 +94,10 @@ def _check_alignment(X: Blocks, name: str, other: Blocks) -> None:
             raise ValueError(f"Block {i} of X has {rows} rows, but that of {name} has {others}: {remedy}.")
 
 
-def _rows_of(number: int, X: Any, y: Any, sample_weight: Any = None) -> Rows:
-    return Rows(X, y, sample_weight, number)
-
-
 def _rows_of_tuple(number: int, values: Sequence[Any]) -> Rows:
     if not isinstance(values, list | tuple) or len(values) not in (2, 3):
         raise TypeError(
             f"A partition must be a pair (rows, labels) or a triple with weights, got {type(values).__name__}."
         )
-    return _rows_of(number, *values)
+    X, y, sample_weight = (*values, None)[:3]
+    return Rows(X, y, sample_weight, number)
