@@ -10,6 +10,7 @@ import sysconfig
 import tarfile
 import venv
 import zipfile
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -22,12 +23,15 @@ ROOT = Path(__file__).parent.parent
 LIBRARIES = {"dropmargin/data/_kernels.so"}
 SMOKE_TEST = """
 import dropmargin, numpy as np
+from scipy import sparse
 from dropmargin.data import kernels
 X = np.array([[0.0, 1.0], [1.0, np.nan], [0.2, 0.8], [0.9, 0.1]])
 model = dropmargin.DropoutSVC(missing="rescale").fit(X, ["a", "b", "a", "b"])
 assert model.converged_ and model.predict(X).tolist() == ["a", "b", "a", "b"]
 dropmargin.save(model, "model.safetensors")
 assert (dropmargin.load("model.safetensors").coef_ == model.coef_).all()
+for _ in range(2):
+    dropmargin.DropoutSVC().fit(sparse.csr_array(np.eye(4)), ["a", "b", "a", "b"])
 print(dropmargin.__file__)
 print(kernels.available())
 """
@@ -104,7 +108,7 @@ def assert_works_in_an_empty_environment(wheel, folder, has_libraries):
     # A folder in a .pth file is searched, but the .pth files in it are not read: an editable install is not found.
     target = Path(sysconfig.get_path("purelib", scheme="venv", vars={"base": str(folder)}))
     (target / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    isolated = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    isolated = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONWARNINGS", "DROPMARGIN_KERNELS")}
     done = subprocess.run(
         [str(python), "-I", "-c", SMOKE_TEST], env=isolated, cwd=folder, capture_output=True, text=True
     )
@@ -112,9 +116,26 @@ def assert_works_in_an_empty_environment(wheel, folder, has_libraries):
     package, libraries = done.stdout.splitlines()
     assert Path(package).is_relative_to(folder)
     assert libraries == str(has_libraries)
+    assert done.stderr.count("compiled kernels of dropmargin are not in use") == (not has_libraries)  # at most once
     command = [str(folder / scripts / "dropmargin"), "--version"]
     done = subprocess.run(command, env=isolated, cwd=folder, capture_output=True, text=True)
     assert done.stdout.startswith("dropmargin"), done.stderr
+
+
+def test_a_release_is_published_after_its_tests_and_without_other_files():
+    yaml = pytest.importorskip("yaml")
+    folder = ROOT / ".github" / "workflows"
+    if not folder.is_dir():
+        pytest.skip("the workflows are in the repository")
+    jobs, tests = (yaml.safe_load((folder / f"{name}.yml").read_text())["jobs"] for name in ("release", "ci"))
+    publish = jobs["publish"]
+    assert {"tests", "wheels", "sdist"} <= set(publish["needs"])
+    assert jobs["tests"]["uses"] == "./.github/workflows/ci.yml"
+    (pattern,) = [step["with"]["pattern"] for step in publish["steps"] if "download" in step.get("uses", "")]
+    for name, job in (jobs | tests).items():
+        for step in job.get("steps", []):
+            if "upload-artifact" in step.get("uses", ""):
+                assert fnmatch(step["with"]["name"], pattern) == (name in ("wheels", "sdist")), name
 
 
 def test_the_sdist_has_the_experiments(project, tmp_path):

@@ -17,7 +17,7 @@ from scipy import sparse
 from sklearn.base import clone
 
 from command_line import environment
-from dropmargin import DropoutLogisticRegressionCV, DropoutSVC
+from dropmargin import DropoutLogisticRegressionCV, DropoutNoise, DropoutSVC, NoisyLinearClassifier
 from dropmargin.io.data import DataFormatError, ReadOptions
 from dropmargin.model_selection import partitions as searches
 from dropmargin.streaming import cache as caches
@@ -50,6 +50,16 @@ def test_every_format_gives_the_optimum_of_the_rows(kind, tmp_path):
     assert hasattr(model, "feature_names_in_") == is_table
     named = pd.DataFrame(X, columns=model.feature_names_in_) if is_table else X
     assert model.score(named, y) == expected.score(X, y)
+
+
+def test_passes_over_files_are_counted_for_losses_of_the_mgf(tmp_path):
+    """Blocks of files are made at each use: what a block in memory keeps is computed, and counted, again."""
+    X, y = make_rows(n_classes=2)
+    model = NoisyLinearClassifier("mcf-logistic", noise=DropoutNoise(0.2))
+    in_files = _fit(write_parts(tmp_path / "data", X, y, kind="npz"), clone(model), kind="npz")
+    in_memory = model.fit(X, y)
+    assert in_files.n_iter_ == in_memory.n_iter_
+    assert in_files.n_passes_ >= in_memory.n_passes_
 
 
 def test_cells_of_csv_files_are_numbers_or_missing_and_labels_keep_their_text(tmp_path):
