@@ -92,9 +92,9 @@ def test_labels_above_two_to_the_63_do_not_wrap(tmp_path):
 
 
 def test_cells_are_text_and_missing_cells_are_missing(tmp_path):
-    data = read(tmp_path, "a.csv", "a,b,c\n 1.50 ,NA,007\n?,x y,\n")
+    data = read(tmp_path, "a.csv", 'a,b,c\n 1.50 ,NA,007\n?,x y,\n  ," NA ", null\n')
     assert data.X["a"].tolist()[0] == "1.50"
-    assert data.X.isna().to_numpy().tolist() == [[False, True, False], [True, False, True]]
+    assert data.X.isna().to_numpy().tolist() == [[False, True, False], [True, False, True], [True, True, True]]
     assert data.X["c"].tolist()[0] == "007"
 
 

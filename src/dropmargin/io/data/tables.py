@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 import pyarrow.dataset as arrow_dataset
 from pyarrow import parquet
@@ -28,10 +29,10 @@ from pyarrow import parquet
 from dropmargin.io.data.dataset import Dataset, ReadOptions, labels_of
 from dropmargin.io.data.errors import DataFormatError, one_line, quoted
 from dropmargin.io.data.sources import STDIN, files_of, name_of, open_bytes
+from dropmargin.tables.cells import MISSING_VALUES
 
 #: The column of documents.
 TEXT = "text"
-_MISSING = ["", "NA", "N/A", "n/a", "<NA>", "NaN", "nan", "null", "NULL", "None", "?"]
 _HEAD, _SEPARATORS, _MAX_LISTED = 2**20, ",;\t", 20
 _PAGES = 2**16  # bytes of a Parquet file that are read at a time
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
@@ -56,13 +57,12 @@ def csv_chunks(path: Any, options: ReadOptions, chunk_bytes: int) -> Iterator[Da
         types, counted = dict.fromkeys(names, pa.string()), _Counted(stream)
         read = {"use_threads": False, "block_size": max(chunk_bytes, 2**16), "encoding": encoding}
         read |= {"skip_rows": n_lines, "column_names": names}
-        convert = {"strings_can_be_null": True, "null_values": _MISSING, "include_columns": kept}
         try:
             reader = arrow_csv.open_csv(
                 counted,
                 arrow_csv.ReadOptions(**read),
                 arrow_csv.ParseOptions(delimiter=separator, newlines_in_values=True),
-                arrow_csv.ConvertOptions(column_types=types, **convert),
+                arrow_csv.ConvertOptions(column_types=types, include_columns=kept),
             )
             frame = None
             for batch in reader:
@@ -149,11 +149,10 @@ def _csv_error(error: BaseException, name: str) -> DataFormatError:
 
 
 def _frame(batch: Any) -> Any:
-    """Return Arrow's columns of text as a data frame, without spaces around cells."""
-    import pyarrow.compute as pc
-
-    columns = {name: pc.utf8_trim_whitespace(batch[name]) for name in batch.schema.names}
-    return pa.table(columns).to_pandas()
+    """Return Arrow's columns of text as a data frame, without spaces around cells and with missing values."""
+    cells = {name: pc.utf8_trim_whitespace(batch[name]) for name in batch.schema.names}
+    missing = pa.array(sorted(MISSING_VALUES))
+    return pa.table({name: pc.if_else(pc.is_in(own, missing), None, own) for name, own in cells.items()}).to_pandas()
 
 
 # JSON lines, Parquet, Arrow, documents --------------------------------------------------------------------------------
