@@ -53,8 +53,9 @@ def test_rows_of_any_kind_and_without_columns(fitted):
     assert set(labels) <= {"yes", "no"}
     np.testing.assert_array_equal(model.predict(pl.from_pandas(table)), labels)
     np.testing.assert_array_equal(model.predict(table.iloc[:1]), labels[:1])
-    with pytest.warns(UserWarning, match="lacks column 'age'"):
+    with pytest.warns(UserWarning, match="lacks column 'age'") as warned:
         without = model.predict_proba(table.drop(columns="age"))
+    assert [one.filename for one in warned] == [__file__]
     np.testing.assert_allclose(without, model.predict_proba(table.assign(age=np.nan)))
     with pytest.warns(UserWarning, match="'more'.*ignored"):
         np.testing.assert_array_equal(model.predict(table.assign(more=1)), labels)
@@ -109,7 +110,7 @@ def test_a_raw_frame_with_every_kind_of_column(text, tmp_path):
         "note": "text" if text else "category",
         "grade": "category",
     }
-    for shown in (repr(model), model._repr_html_()):
+    for shown in (repr(model), model._repr_html_(), model._repr_mimebundle_()["text/html"]):  # the last in a notebook
         assert "constant" in shown
         assert "no values" in shown
 

@@ -253,6 +253,10 @@ class TableModel(TableParameters, BaseEstimator):
             return text
         return f"{text}<p>basis: {self.basis_}, {self._chosen()}</p>{columns_html(self.columns_)}"
 
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:  # what a notebook shows, before any _repr_html_
+        shown = super()._repr_mimebundle_(**kwargs)
+        return shown | ({"text/html": self._repr_html_inner()} if "text/html" in shown else {})
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True

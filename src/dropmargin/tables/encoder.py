@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
@@ -23,6 +24,7 @@ _MIN_ROWS = 20
 # The name of a column of integers that identify rows, whatever their order: id, user_id, PassengerId.
 _ID_NAME = re.compile(r"(?:.*[^A-Za-z])?(?:id|ID|Id|index|Index)|.*[a-z](?:Id|ID)")
 _MAX_LISTED = 10
+_IGNORED = ", which the training data did not have: ignored."
 
 
 class Column(NamedTuple):
@@ -293,13 +295,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
 
 def warn_columns(absent: list[str], extra: list[str]) -> None:
-    """Warn about columns that are absent, or that the training data did not have."""
-    if absent:
-        text = f"X lacks column{'s' * (len(absent) > 1)} {_listed(absent)}: missing in every row."
-        warnings.warn(text, UserWarning, stacklevel=4)
-    if extra:
-        text = f"X has column{'s' * (len(extra) > 1)} {_listed(extra)}, which the training data did not have: ignored."
-        warnings.warn(text, UserWarning, stacklevel=4)
+    """Warn about columns that are absent, or that the training data did not have, at the line of the caller."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back and frame.f_globals["__name__"].partition(".")[0] in ("dropmargin", "sklearn"):
+        frame, level = frame.f_back, level + 1
+    for names, verb, rest in ((absent, "lacks", ": missing in every row."), (extra, "has", _IGNORED)):
+        if names:
+            text = f"X {verb} column{'s' * (len(names) > 1)} {_listed(names)}{rest}"
+            warnings.warn(text, UserWarning, stacklevel=level)
 
 
 def _listed(names: list[str], show: Callable[[str], str] = repr) -> str:
