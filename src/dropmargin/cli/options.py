@@ -36,12 +36,13 @@ class Levels(click.ParamType):
         """Return a list of shares in [0, 1]."""
         try:
             if ":" in value:
+                import numpy as np
+
                 start, stop, count = value.split(":")
-                n = int(count)
-                found = [float(start) + (float(stop) - float(start)) * k / (n - 1) for k in range(n)]
+                found = np.linspace(float(start), float(stop), int(count)).tolist()
             else:
                 found = [float(part) for part in value.split(",")]
-        except (ValueError, ZeroDivisionError):
+        except ValueError:
             found = []
         if not found or not all(0.0 <= level <= 1.0 for level in found):
             self.fail(f"give shares from 0 to 1, such as 0,0.5,0.9 or 0:0.9:10, got {value!r}", param, ctx)

@@ -19,7 +19,8 @@ from dropmargin.cli.program import Console, check_files, command, table_text
 if TYPE_CHECKING:
     from dropmargin.typing import Array
 
-_OUTPUTS = ("label", "decision", "probability", "prediction", "interval", "stability")
+_METHODS = {"label": "predict", "decision": "decision_function", "probability": "predict_proba"}
+_METHODS |= {"prediction": "predict", "interval": "predict_interval", "stability": "predict_stability"}
 # First characters of a formula, or white space that spreadsheets skip before one; also as full-width characters.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 _MAX_CONFUSION = 10
@@ -67,7 +68,7 @@ class SavedModel:
     click.argument("data"),
     click.argument("model"),
     click.option("-o", "--out", default="-", metavar="FILE", help="*.csv or *.tsv, also with .gz; by default stdout."),
-    click.option("--output", metavar="COLUMNS", help=f"With commas between them: {', '.join(_OUTPUTS)}."),
+    click.option("--output", metavar="COLUMNS", help=f"With commas between them: {', '.join(_METHODS)}."),
     click.option("--interval", is_flag=True, help="Add the ends of an interval that contains the number."),
     click.option("--coverage", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.9),
     _IDS,
@@ -106,8 +107,8 @@ def predict(options: SimpleNamespace, console: Console) -> None:
 def _check_output(output: str, saved: SavedModel) -> None:
     """Refuse an output that the model does not have, before any data are read."""
     model = saved.model
-    if output not in _OUTPUTS:
-        raise click.UsageError(f"--output: {output!r} is none of {', '.join(_OUTPUTS)}")
+    if output not in _METHODS:
+        raise click.UsageError(f"--output: {output!r} is none of {', '.join(_METHODS)}")
     if (output in ("prediction", "interval")) != saved.is_numbers:
         kind = "numbers" if saved.is_numbers else "classes"
         raise click.UsageError(f"--output {output}: {saved.path} predicts {kind}")
@@ -147,18 +148,11 @@ def _cells(saved: SavedModel, output: str, X: Any, options: SimpleNamespace) -> 
     """Return the columns of an output; reading a number back gives the same value."""
     import numpy as np
 
-    model = saved.model
+    given = (options.coverage,) if output == "interval" else ()
+    values = getattr(saved.model, _METHODS[output])(X, *given)
     if output == "label":
-        return [label_texts(model.predict(X))]
-    compute: dict[str, Any] = {
-        "decision": lambda: model.decision_function(X),
-        "probability": lambda: model.predict_proba(X),
-        "stability": lambda: model.predict_stability(X),
-        "prediction": lambda: model.predict(X),
-        "interval": lambda: model.predict_interval(X, options.coverage),
-    }
-    values = np.asarray(compute[output](), dtype=np.float64)
-    return [list(map(repr, column)) for column in values.reshape(len(values), -1).T.tolist()]
+        return [label_texts(values)]
+    return [list(map(repr, column)) for column in np.atleast_2d(values.T.astype(np.float64)).tolist()]
 
 
 def _safe(text: str) -> str:

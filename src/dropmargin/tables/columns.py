@@ -16,7 +16,6 @@ from scipy.interpolate import BSpline
 from scipy.special import ndtri
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.feature_extraction.text import CountVectorizer
-from sklearn.preprocessing import OneHotEncoder
 
 from dropmargin.tables.cells import Texts
 from dropmargin.typing import Array
@@ -166,10 +165,7 @@ class CategoryEncoder(ColumnEncoder):
         """Return the features of texts."""
         places = {name: i for i, name in enumerate(self.categories_)}
         codes = np.array([*(places.get(name, -1) for name in X.names), -1])[X.codes]
-        one_hot = OneHotEncoder(categories=[range(len(places))], handle_unknown="ignore", sparse_output=False)
-        features = one_hot.fit(codes[:1, None]).transform(codes[:, None])
-        features[codes < 0] = np.nan
-        return features
+        return np.vstack([np.eye(len(places)), np.full(len(places), np.nan)])[codes]  # -1 is the last row
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """Return names such as ``colour=red``."""

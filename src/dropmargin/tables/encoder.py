@@ -47,11 +47,10 @@ def read_table(X: Any, only: Any = None) -> dict[str, Cells]:
     """Return the cells of each column of a table by name; the columns of an array are ``x0``, ``x1`` and so on."""
     names = column_names(X)
     if names is None:
-        if not hasattr(X, "dtype") or X.dtype.kind not in "fiub":
-            X = np.array(X, dtype=object) if isinstance(X, list) else X
+        X = np.array(X, dtype=object) if isinstance(X, list) else X
         X = check_array(X, dtype=None, ensure_all_finite=False)
-        kind = "numeric" if X.dtype.kind in "fiub" else None
-        X = check_array(X, dtype=kind, ensure_all_finite="allow-nan" if kind else False)
+        if X.dtype.kind in "fiub":
+            check_array(X, ensure_all_finite="allow-nan")
         return {f"x{j}": read_cells(f"x{j}", X[:, j]) for j in range(X.shape[1])}
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import clone
 
 from dropmargin.noise import DropoutNoise
-from dropmargin.tables.cells import Texts
+from dropmargin.tables.cells import missing
 from dropmargin.tables.encoder import Column, column_names, read_table, warn_columns
 from dropmargin.typing import Array
 
@@ -147,8 +147,7 @@ class EncoderAdapter:
         made = self.encoder.transform(X)
         made = np.array(made.toarray() if hasattr(made, "toarray") else made, dtype=np.float64)
         for name, cells in zip(self.names_, read_table(X).values(), strict=True):
-            is_missing = cells.codes < 0 if isinstance(cells, Texts) else cells != cells
-            made[np.ix_(is_missing, self.feature_columns_ == name)] = np.nan
+            made[np.ix_(missing(cells), self.feature_columns_ == name)] = np.nan
         return made
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
