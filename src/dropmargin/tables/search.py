@@ -32,7 +32,7 @@ from dropmargin.tables.groups import GroupedMatrix
 from dropmargin.typing import Array
 
 #: The largest number of rows of a search, and of rows and features of a Fourier basis.
-MAX_SEARCH_ROWS, MAX_FOURIER_ROWS, MAX_COMPONENTS = 1500, 20_000, 1000
+MAX_SEARCH_ROWS, MAX_FOURIER_ROWS, MAX_COMPONENTS = 1500, 20_000, 1600
 #: Fourier features of a search, and the number of factors of the Gaussian distribution of the rows, also of a search.
 N_SEARCHED, RANK, SEARCH_RANK = 200, 40, 20
 #: Copies of a training row with deleted cells, beside the complete one.
@@ -315,7 +315,7 @@ def fit_setting(task: Task, setting: Setting) -> tuple[FourierFeatures | None, A
     if len(rows) > MAX_FOURIER_ROWS:
         rows = np.sort(task.rng.permutation(len(rows))[:MAX_FOURIER_ROWS])
     matrix, weight, targets = task.encode("fourier", setting.scaling, rows), task.weight[rows], task.targets[rows]
-    n_components = min(MAX_COMPONENTS, 400 + 40 * targets.shape[1])
+    n_components = min(MAX_COMPONENTS, 400 + 80 * targets.shape[1])
     features = fourier_features(matrix, setting.gamma, n_components, task.rng, RANK, weight)
     copies = [features.transform(matrix.X)]
     copies += [
