@@ -334,6 +334,7 @@ _WRONG = [
     ("a.jsonl", b'{"a": 1}\n\n{"a": [1]}\n', "'a' is nested", {}, 3),
     ("a.jsonl", b'{"a": 1, "label": 1e999}\n', "not finite", {"target": "label"}, None),
     ("a.svm", b"", "there are no rows", {}, None),
+    ("a.txt", b"\t\t\n \n", "there are no rows", {"target": "label"}, None),
     ("a.svm", b"1 1:2 x:4\n", "not svmlight data", {}, None),
     ("a.svm", b"1 9999999999999999999:1\n", "not svmlight data", {}, None),
     ("a.parquet", b"PAR1", "not a parquet file", {}, None),

@@ -251,7 +251,8 @@ def text_chunks(path: Any, options: ReadOptions, chunk_bytes: int) -> Iterator[D
                         raise DataFormatError("a line must be a label, a tab and a document", name, wrong)
                     labels = labels_of([label.strip() for _, label, _, _ in split], name)
                     part = [(number, document) for number, _, _, document in split]
-                yield Dataset(pd.DataFrame({TEXT: [document for _, document in part]}, dtype=object), labels)
+                if part:
+                    yield Dataset(pd.DataFrame({TEXT: [document for _, document in part]}, dtype=object), labels)
     except UnicodeError as error:
         raise _csv_error(error, name) from error
 
