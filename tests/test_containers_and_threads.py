@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -12,6 +14,7 @@ from datasets import N_FEATURES, assert_bitwise_equal, make_binary, make_multicl
 from dealing import deal
 from dropmargin import DropoutLogisticRegression, DropoutSVC, GaussianNoise, MCFClassifier, PoissonNoise
 from dropmargin.data import training
+from dropmargin.noise import Noise, Variance
 from invariance import CORE, ESTIMATORS, NOISES, assert_close, fit
 
 # Containers -------------------------------------------------------------------------------------------------------
@@ -205,3 +208,29 @@ def test_the_number_of_threads_does_not_change_a_bit(estimator, make, monkeypatc
         assert_bitwise_equal(other, one)
         assert other.objective_ == one.objective_
         assert other.n_iter_ == one.n_iter_
+
+
+# Outputs ----------------------------------------------------------------------------------------------------------
+
+
+class _CountingNoise(Noise):
+    """Noise with the variance ``|x|``, which stores how many entries it is asked for."""
+
+    asked: ClassVar[list[int]] = []
+
+    @classmethod
+    def size(cls, x):
+        cls.asked.append(x.size)
+        return np.abs(x)
+
+    def variance(self):
+        return Variance(entry=self.size, slope=0.1)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_outputs_share_the_variances_of_sparse_rows(n_jobs):
+    X, y = make_multiclass(n_samples=120, n_features=150, n_classes=4)
+    X = sparse.csr_array(X * 1.5)
+    _CountingNoise.asked.clear()
+    DropoutSVC(noise=_CountingNoise(), n_jobs=n_jobs).fit(X, y)
+    assert sum(_CountingNoise.asked) < 1.5 * X.nnz

@@ -37,7 +37,7 @@ from dropmargin.data.matrix import (
 )
 from dropmargin.data.outputs import Output, binary_outputs, output_targets, target_weights
 from dropmargin.data.partitions import LocalPartitions, Partitions
-from dropmargin.data.training import Columns, TrainingData, without_memo
+from dropmargin.data.training import Columns, TrainingData
 from dropmargin.data.variance import Variance
 
 __all__ = [
@@ -76,6 +76,5 @@ __all__ = [
     "stores_zeros",
     "target_weights",
     "to_arrays",
-    "without_memo",
     "worst_column",
 ]

@@ -118,28 +118,30 @@ class Block(Rows):
         super().__init__(X, y, sample_weight)
         self.variance, self.groups = variance, groups
         self.memo: dict[str, Any] = {}
-        self._chunks: list[tuple[slice, Any]] = []
+        kind: Any = SparseChunk if sparse.issparse(X) else DenseChunk
+        is_one = sparse.issparse(X) or X.size <= _STORED_ENTRIES
+        self._one_chunk = kind(X, variance, groups) if is_one else None
 
     def __reduce__(self) -> Any:
         return Block, (self.X, self.y, self.sample_weight, self.variance, self.groups)
 
+    def without_memo(self) -> Block:
+        """Return a block of the same rows, for another output; both share what a chunk stores."""
+        other = Block(self.X, self.y, self.sample_weight, self.variance, self.groups)
+        other._one_chunk = self._one_chunk
+        return other
+
     def chunks(self) -> Iterator[tuple[slice, Any]]:
         """Yield slices of rows and these rows as a chunk."""
-        if self._chunks:
-            yield from self._chunks
-            return
-        is_sparse = sparse.issparse(self.X)
         n_rows = self.X.shape[0]
-        size = n_rows if is_sparse else max(16, _CHUNK_ENTRIES // max(1, self.X.shape[1]))
-        is_stored = is_sparse or self.X.size <= _STORED_ENTRIES
-        for begin in range(0, n_rows, n_rows if is_stored else size) if n_rows else ():
-            where = slice(begin, n_rows if is_stored else min(n_rows, begin + size))
-            rows = self.X if is_stored else self.X[where]
-            kind: Any = SparseChunk if is_sparse else DenseChunk
-            chunk = kind(rows, self.variance, self.groups)
-            if is_stored:
-                self._chunks.append((where, chunk))
-            yield where, chunk
+        if self._one_chunk is not None:
+            if n_rows:
+                yield slice(0, n_rows), self._one_chunk
+            return
+        size = max(16, _CHUNK_ENTRIES // max(1, self.X.shape[1]))
+        for begin in range(0, n_rows, size):
+            where = slice(begin, min(n_rows, begin + size))
+            yield where, DenseChunk(self.X[where], self.variance, self.groups)
 
     def class_chunks(self, n_classes: int) -> Iterator[tuple[int, Array, Any]]:
         """Yield classes, the indices of their rows and these rows as a chunk; made once."""
@@ -153,13 +155,10 @@ class Block(Rows):
             self.memo["classes"] = found
         return iter(self.memo["classes"])
 
-    @cached_property
+    @property
     def compiled(self) -> kernels.CompiledRows | None:
         """The compiled sweeps of CSR rows, if there are any."""
-        if not (sparse.issparse(self.X) and len(self.y)):
-            return None
-        ((_, chunk),) = self.chunks()
-        return chunk.compiled
+        return self._one_chunk.compiled if sparse.issparse(self.X) and len(self.y) else None  # type: ignore[union-attr]
 
 
 class DenseChunk:

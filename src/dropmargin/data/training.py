@@ -250,13 +250,6 @@ def _as_block(rows: Rows, variance: Variance, groups: FeatureGroups | None) -> B
     return Block(rows.X, rows.y, rows.sample_weight, variance, groups)
 
 
-def without_memo(block: Block) -> Block:
-    """Return the same block with a memo of its own, for another output."""
-    other = copy(block)
-    other.memo = {}
-    return other
-
-
 def _take_pair(rows: Rows, output: Output) -> Rows:
     return rows.take(np.flatnonzero(output.takes_part(rows.y)))
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dropmargin.data import Block, Columns, FeatureGroups, Output, TrainingData, Variance, target_weights, without_memo
+from dropmargin.data import Block, Columns, FeatureGroups, Output, TrainingData, Variance, target_weights
 from dropmargin.data.training import SUBSAMPLE_EVERY
 from dropmargin.losses import Hinge, Loss, MGFLoss, MomentLoss
 from dropmargin.noise import DropoutNoise, Noise
@@ -296,7 +296,7 @@ def make_objective(
     """Return the objective of some outputs."""
     columns, means, variance = features
     variance = variance.take(columns.features)
-    blocks = data.blocks(variance, columns, means, n_threads).transformed(without_memo)
+    blocks = data.blocks(variance, columns, means, n_threads).transformed(Block.without_memo)
     is_softmax = problem.multi_class == "multinomial" and data.n_classes > 2
     loss: Any = problem.loss
     if is_softmax:
