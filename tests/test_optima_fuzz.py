@@ -47,6 +47,13 @@ def test_a_step_that_decreases_less_than_predicted_is_no_proof_of_convergence(se
     assert model.objective_ <= (1.0 + model.tol) * exact
 
 
+# Near a kink that the noise hardly smooths, a step of which a small share decreases the objective proves nothing.
+@pytest.mark.parametrize(("seed", "index"), [(31337, 907)])
+def test_problems_that_once_stopped_silently(seed, index):
+    outcome = optima.run(seed, index, peer=False)
+    assert outcome.verdict == "converged", optima.describe(seed, outcome)
+
+
 @pytest.mark.parametrize("first", [0, *(pytest.param(k, marks=pytest.mark.slow) for k in range(2, 32, 2))])
 def test_no_multinomial_problem_stops_silently(first):
     outcomes = [optima.run(0, index, peer=False, multinomial=True) for index in range(first, first + 2)]

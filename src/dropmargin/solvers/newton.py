@@ -266,7 +266,9 @@ class _State:
             factor = np.clip(predicted / self.previous, 0.0, 1.0 - 1e-6)
             known = np.isfinite(self.previous) | (predicted == 0.0)
             return np.where(known, 2.0 * predicted * factor / (1.0 - factor) + step.remaining, np.inf)
-        error = np.where(length > 0.0, np.abs(predicted - decrease), predicted)
+        # Where only a share of the step decreases the objective, the model holds on that share of the way.
+        moved = length > 0.0
+        error = np.where(moved, np.abs(predicted - decrease) / np.where(moved, length, 1.0), predicted)
         gap = error + step.remaining
         is_trusted = (length == 1.0) & (error <= _MODEL_ERROR * predicted) & (not step.is_majoriser)
         if step.model.is_well_preconditioned:
