@@ -92,6 +92,16 @@ def test_info_explain_and_cv(model, run):
     assert dropmargin.load("chosen").C_ == 1.0
 
 
+def test_cv_says_what_a_fourier_basis_learns_from(run, tmp_path):
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(2, 60)).round(3)
+    pd.DataFrame({"a": a, "b": b, "label": np.where(a * b > 0, "in", "out")}).to_csv(tmp_path / "a.csv", index=False)
+    for options in ((), ("-c", "1"), ("--noise", "0.1", "-c", "1")):
+        out = run("cv", "a.csv", "--target", "label", "--basis", "fourier", "--quiet", *options).out
+        assert "basis fourier, copies with deleted cells, C " in out
+        assert "nan" not in out.split("chosen")[1]
+
+
 def test_numbers_and_intervals(files, run):
     run("train", "train.csv", "m", "--target", "amount", "--ignore", "label", *_FAST)
     header, *rows = rows_of(run("predict", "test.csv", "m", "--interval", "--coverage", "0.8").out)

@@ -248,7 +248,7 @@ def _fit_streamed(options: SimpleNamespace, console: Console) -> tuple[Any, dict
 
 def _rate_of(noise: Any) -> float:
     level = getattr(noise, "rate", noise)
-    return 0.0 if level is None else float("nan") if level == "auto" else float(level)
+    return 0.0 if level is None else float(level)
 
 
 def _chosen(model: Any) -> dict[str, Any]:

@@ -9,8 +9,9 @@ The dual variables are ``a`` of ``t`` and ``c - a`` of ``xi``. A step of Newton'
 ``(c - a) xi = mu`` is a system with one row per feature, ``l2 + Z' diag(1 / D) Z`` with ``D = xi / (c - a) + t / a``.
 The predictor has ``mu = 0``; how far it comes says which ``mu`` the corrector, with the same matrix, aims at. The
 duality gap is known. Newton's method on a smoothed hinge takes two to four times as many steps. From given coefficients
-the variables are those with ``a t = (c - a) xi = mu``, for a ``mu`` in proportion to the objective; that saves steps
-only for a large tolerance.
+the variables are those with ``a t = (c - a) xi = mu``, for a ``mu`` in proportion to the objective: a large one, which
+saves steps only for a large tolerance, or a small one where the coefficients are nearly the solution. Elsewhere, hardly
+a step can be gone from there.
 All outputs take their steps together: for small tables NumPy's calls take the time, not the arithmetic.
 """
 
@@ -30,8 +31,9 @@ from dropmargin.typing import Array
 _SHARE = 0.99
 # More steps do not help: rounding errors limit the gap.
 _MOST_STEPS = 60
-# Given coefficients are used for tolerances from this one on; the duality gap there is so many times the objective.
-_WARM_TOL, _WARM_GAP = 1e-3, 6.0
+# The duality gap at given coefficients is so many times the objective; for smaller tolerances, the first step must bring
+# it below this share of itself. A finalist of a search on digits then takes a quarter of the steps.
+_WARM_TOL, _WARM_GAP, _CLOSE_GAP, _CLOSE_SHARE = 1e-3, 6.0, 0.03, 0.5
 
 
 class _Variables(NamedTuple):
@@ -62,8 +64,10 @@ def interior_point(objective: Objective, options: Options, start: Array | None =
         V[:, -1], penalty[-1] = 0.0, 1.0
     ones = np.ones_like(labels)
     now = _Variables(np.zeros_like(penalty), 0.5 * c * ones, margin * ones, 2.0 * margin * ones)
-    if start is not None and options.tol >= _WARM_TOL:
-        now = _near(start, V, labels, c, penalty, margin)
+    if start is not None:
+        is_rough = options.tol >= _WARM_TOL
+        warm = _near(start, V, labels, c, penalty, margin, _WARM_GAP if is_rough else _CLOSE_GAP)
+        now = warm if is_rough else _if_close(warm, now, V, labels, c, penalty, margin)
     active = np.arange(len(rows))
     histories: list[list[Iteration]] = [[] for _ in rows]
     for iteration in range(1, min(options.max_iter, _MOST_STEPS) + 1):
@@ -75,7 +79,7 @@ def interior_point(objective: Objective, options: Options, start: Array | None =
             break
         objective.count(float(len(active)))
         # 2. The duality gap of the dual variables, once it may be small.
-        gaps = (now.a * now.t + (c - now.a) * now.xi).sum(axis=0)
+        gaps = _gaps(now, c)
         values = 0.5 * (penalty * np.square(now.coef)).sum(axis=0) + (c * now.xi).sum(axis=0)
         finished = ~np.isfinite(gaps)
         total = float(values.sum()), float(gaps.sum())
@@ -101,16 +105,31 @@ def interior_point(objective: Objective, options: Options, start: Array | None =
     return results
 
 
-def _near(coef: Array, V: Array, labels: Array, c: Array, penalty: Array, margin: float) -> _Variables:
-    """Return the variables for coefficients near the solution."""
+def _near(coef: Array, V: Array, labels: Array, c: Array, penalty: Array, margin: float, gap: float) -> _Variables:
+    """Return the variables for coefficients near the solution, with so many times the objective as duality gap."""
     z = labels * (V @ coef) - margin
     value = 0.5 * (penalty * np.square(coef)).sum(axis=0) + (c * np.maximum(-z, 0.0)).sum(axis=0)
-    mu = _WARM_GAP * value / (2.0 * len(z))
+    mu = gap * value / (2.0 * len(z))
     ratio = c * z / mu
     root = np.sqrt(np.square(ratio) + 4.0)
     odds = 0.5 * np.where(ratio > 0.0, root + ratio, 4.0 / (root - ratio))  # (c - a) / a
     a = c / (1.0 + odds)
     return _Variables(coef.copy(), a, mu / a, mu / (c - a))
+
+
+def _if_close(
+    warm: _Variables, cold: _Variables, V: Array, labels: Array, c: Array, penalty: Array, margin: float
+) -> _Variables:
+    """Return the variables of the outputs for which a step from them brings the gap down, and else other ones."""
+    with np.errstate(all="ignore"):
+        ahead = _step(warm, V, labels, c, penalty, margin)
+        is_close = _gaps(ahead, c) <= _CLOSE_SHARE * _gaps(warm, c)
+    return _Variables(*(np.where(is_close, *pair) for pair in zip(ahead, cold, strict=True)))
+
+
+def _gaps(now: _Variables, c: Array) -> Array:
+    """Return the duality gap of each output, if primal and dual variables are feasible."""
+    return (now.a * now.t + (c - now.a) * now.xi).sum(axis=0)
 
 
 def _step(now: _Variables, V: Array, labels: Array, c: Array, penalty: Array, margin: float) -> _Variables:
