@@ -31,8 +31,8 @@ from dropmargin.typing import Array
 _SHARE = 0.99
 # More steps do not help: rounding errors limit the gap.
 _MOST_STEPS = 60
-# The duality gap at given coefficients is so many times the objective; for smaller tolerances, the first step must bring
-# it below this share of itself. A finalist of a search on digits then takes a quarter of the steps.
+# The duality gap at given coefficients is so many times the objective, from this tolerance on and below it; there
+# the first step must bring it below this share of itself. Finalists on digits take a quarter of the steps.
 _WARM_TOL, _WARM_GAP, _CLOSE_GAP, _CLOSE_SHARE = 1e-3, 6.0, 0.03, 0.5
 
 
