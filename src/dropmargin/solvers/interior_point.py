@@ -66,7 +66,8 @@ def interior_point(objective: Objective, options: Options, start: Array | None =
     now = _Variables(np.zeros_like(penalty), 0.5 * c * ones, margin * ones, 2.0 * margin * ones)
     if start is not None:
         is_rough = options.tol >= _WARM_TOL
-        warm = _near(start, V, labels, c, penalty, margin, _WARM_GAP if is_rough else _CLOSE_GAP)
+        with np.errstate(all="ignore"):
+            warm = _near(start, V, labels, c, penalty, margin, _WARM_GAP if is_rough else _CLOSE_GAP)
         now = warm if is_rough else _if_close(warm, now, V, labels, c, penalty, margin)
     active = np.arange(len(rows))
     histories: list[list[Iteration]] = [[] for _ in rows]
@@ -112,7 +113,7 @@ def _near(coef: Array, V: Array, labels: Array, c: Array, penalty: Array, margin
     mu = gap * value / (2.0 * len(z))
     ratio = c * z / mu
     root = np.sqrt(np.square(ratio) + 4.0)
-    odds = 0.5 * np.where(ratio > 0.0, root + ratio, 4.0 / (root - ratio))  # (c - a) / a
+    odds = 0.5 * np.where(ratio > 0.0, root + ratio, 4.0 / (root + np.abs(ratio)))  # (c - a) / a
     a = c / (1.0 + odds)
     return _Variables(coef.copy(), a, mu / a, mu / (c - a))
 
