@@ -16,9 +16,10 @@ next ``C`` takes one step, that brought more finalists than it saved steps.)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -54,10 +55,9 @@ class Solution(NamedTuple):
 
 #: The solutions for one ``C``, by noise.
 Column = dict[int, Solution]
-#: Called with each point and its solution; returns the score.
-ScorePoint = Callable[[Point, Solution], float]
 
 
+@dataclass(eq=False)
 class PathSolver:
     """Solves the points of a grid on one set of rows.
 
@@ -70,73 +70,81 @@ class PathSolver:
     encoded : TrainingData
         The same rows, with the index of their class.
     n_threads : int
+    score : callable
+        Called with each point and its solution; returns the score.
+    best : float
+        The highest score so far.
     """
 
-    def __init__(self, grid: Grid, problem: Problem, rows: TrainingRows, encoded: TrainingData, n_threads: int) -> None:
-        self.grid = grid
-        self.problem = problem
-        self.rows = rows
-        self.encoded = encoded
-        self.n_threads = n_threads
+    grid: Grid
+    problem: Problem
+    rows: TrainingRows
+    encoded: TrainingData
+    n_threads: int
+    score: Callable[[Point, Solution], float]
+    best: float = -np.inf
 
-    def solve_all(
-        self, tol: float, score_point: ScorePoint, approximate: bool = False, skips_low: bool = False
-    ) -> None:
+    def solve_all(self, tol: float, is_rough: bool, skips_low: bool) -> None:
         """Solve all points to ``tol`` and score each.
 
-        If ``approximate``, some noises are interpolated; if ``skips_low``, also points that cannot be the best.
+        If ``is_rough``, some noises are interpolated; if ``skips_low``, also points that cannot be the best.
         """
-        self._best = -np.inf
+        skips_low &= not self.is_small and (self.encoded.is_dense or not self.encoded.is_matrix)
         with one_blas_thread():
             for chain in self.grid.chains:
-                self._solve_chain(chain, tol, score_point, approximate, skips_low)
+                knots = self.grid.knots(chain) if is_rough else chain
+                together = self._solve_together(knots, tol) if self.is_small else {}
+                known: dict[int, Column] = {}
+                for c in self.grid.walk(skips_low):
+                    column = {noise: own[c] for noise, own in together.items()} or self._column(knots, c, known, tol)
+                    column = {noise: own._replace(score=self.score((noise, c), own)) for noise, own in column.items()}
+                    self.best = max(self.best, *(own.score for own in column.values()))
+                    self._interpolate(chain, knots, c, tol, column)
+                    known = known | {c: column} if skips_low else {c: column}  # the others are not needed again
 
-    def _solve_chain(
-        self, chain: list[int], tol: float, score_point: ScorePoint, approximate: bool, skips_low: bool
-    ) -> None:
-        knots = self.grid.knots(chain) if approximate else chain
-        together = self._solve_together(knots, tol) if self._is_small() else {}
-        columns: dict[int, Column] = {}
-        skips = skips_low and not together and (self.encoded.is_dense or not self.encoded.is_matrix)
-        for c in self.grid.walk(skips):
-            below, above = [end for end in columns if end < c], [end for end in columns if end > c]
-            near = sorted(below)[-1:] + sorted(above)[:1]
-            current = {noise: together[noise][c] for noise in together} or self._solve_column(
-                knots, c, {end: columns[end] for end in near}, tol
-            )
-            if not skips:
-                columns = {}  # the others are not needed again
-            columns[c] = {
-                noise: solution._replace(score=score_point((noise, c), solution)) for noise, solution in current.items()
+    def refine(self, points: Sequence[Point], tol: float, start: Callable[[Point], Array | None]) -> None:
+        """Solve some points to ``tol``, each from ``start(point)`` or from the point before, and score them."""
+        blocks: dict[Any, list[Point]] = {}
+        for point in points:
+            blocks.setdefault(point[0] if self.is_small else point, []).append(point)
+        before: Array | None = None
+        with one_blas_thread():
+            for block in blocks.values():
+                starts = [before if (own := start(point)) is None else own for point in block]
+                found = self.solve(block[0][0], [c for _, c in block], tol, starts)
+                for point, solution in zip(block, found, strict=True):
+                    before = solution.coef
+                    self.score(point, solution)
+
+    def _column(self, noises: list[int], c: int, known: dict[int, Column], tol: float) -> Column:
+        """Return the solutions of a chain for one ``C``, from those for the next values below and above."""
+        near = [*sorted(end for end in known if end < c)[-1:], *sorted(end for end in known if end > c)[:1]]
+        predicted, low = known[near[0]] if near else {}, set[int]()
+        if len(near) == 2:
+            below, above = (known[end] for end in near)
+            first, last, here = 1.0 / self.grid.Cs[[*near, c]]
+            share = (here - last) / (first - last)
+            predicted = {
+                noise: Solution(share * below[noise].coef + (1.0 - share) * above[noise].coef) for noise in noises
             }
-            self._best = max(self._best, *(solution.score for solution in columns[c].values()))
-            self._interpolate(chain, knots, c, tol, columns[c], score_point)
-
-    def _solve_column(self, noises: list[int], c: int, known: dict[int, Column], tol: float) -> Column:
-        """Return the solutions of a chain for one ``C``, from those for one other, or for those below and above."""
-        predicted, current = next(iter(known.values()), {}), {}
-        interpolated: set[int] = set()
-        Cs = self.grid.Cs
-        if len(known) == 2:
-            below, above = known.values()
-            ends = [Cs[end] for end in known]
-            predicted = {noise: _between(below[noise], above[noise], ends, Cs[c]) for noise in noises}
-            interpolated = {noise for noise in noises if self._cannot_win(below[noise], above[noise])}
+            low = {noise for noise in noises if self._cannot_win(below[noise].score, above[noise].score)}
+        column: Column = {}
         for before, noise in zip([None, *noises], noises, strict=False):
-            if noise in interpolated:
-                current[noise] = predicted[noise]
-            else:
-                current[noise] = self.solve((noise, c), tol, _extrapolate(noise, before, predicted, current))
-        return current
+            if noise in low:
+                column[noise] = predicted[noise]
+                continue
+            start = predicted[noise].coef if predicted else None
+            if before is not None:
+                start = column[before].coef if start is None else column[before].coef + start - predicted[before].coef
+            (column[noise],) = self.solve(noise, [c], tol, [start])
+        return column
 
-    def _cannot_win(self, below: Solution, above: Solution) -> bool:
+    def _cannot_win(self, below: float, above: float) -> bool:
         """Return whether the scores for two values of ``C`` are so low that no score in between can be the best."""
-        low, high = sorted([below.score, above.score])
-        return high + 0.5 * (high - low) + _OUTSIDE * abs(self._best) < self._best
+        low, high = sorted([below, above])
+        return high + 0.5 * (high - low) + _OUTSIDE * abs(self.best) < self.best
 
-    def _interpolate(
-        self, chain: list[int], knots: list[int], c: int, tol: float, current: Column, score_point: ScorePoint
-    ) -> None:
+    def _interpolate(self, chain: list[int], knots: list[int], c: int, tol: float, column: Column) -> None:
         """Interpolate the noises of a chain that were not solved, and solve those with a score far from both knots.
 
         The path may have a corner between a noise for which all coefficients, or those of a class, are zero and one for
@@ -145,38 +153,18 @@ class PathSolver:
         """
         for noise in chain:
             if noise in knots:
-                weaker = knots.index(noise) + 1
+                stronger, weaker = column[noise], column[knots[min(knots.index(noise) + 1, len(knots) - 1)]]
                 continue
-            score = score_point((noise, c), _combination(current, self.grid.interpolation(noise, knots)))
-            low, high = sorted(current[knots[index]].score for index in (weaker - 1, weaker))
+            coef: Any = sum(share * column[k].coef for k, share in self.grid.interpolation(noise, knots).items())
+            score = self.score((noise, c), Solution(coef))
+            low, high = sorted([stronger.score, weaker.score])
             slack = max(0.5 * (high - low), _OUTSIDE * abs(low))
-            if not low - slack <= score <= max(high + slack, self._best):
-                score_point((noise, c), self.solve((noise, c), tol, current[knots[weaker]].coef))
+            if not low - slack <= score <= max(high + slack, self.best):
+                self.score((noise, c), self.solve(noise, [c], tol, [weaker.coef])[0])
 
-    def refine(
-        self, points: Iterable[Point], tol: float, starts: Callable[[Point], Array | None], score_point: ScorePoint
-    ) -> None:
-        """Solve some points to ``tol``, each from ``starts(point)`` or from the point before, and score them."""
-        with one_blas_thread():
-            if not self._is_small():
-                before: Array | None = None
-                for point in points:
-                    start = starts(point)
-                    solution = self.solve(point, tol, before if start is None else start)
-                    before = solution.coef
-                    score_point(point, solution)
-                return
-            by_noise: dict[int, list[int]] = {}
-            for noise, c in points:
-                by_noise.setdefault(noise, []).append(c)
-            for noise, columns in by_noise.items():
-                own = [start for c in columns if (start := starts((noise, c))) is not None]
-                found = self._solve_block(noise, columns, tol, own if len(own) == len(columns) else None)
-                for c, solution in zip(columns, found, strict=True):
-                    score_point((noise, c), solution)
-
-    def _is_small(self) -> bool:
-        """Return whether the values of ``C`` are solved together: for a dense ``X`` of few entries, without l1 penalty.
+    @cached_property
+    def is_small(self) -> bool:
+        """Whether the values of ``C`` are solved together: for a dense ``X`` of few entries, without l1 penalty.
 
         One call for all of them costs little more than one for each: NumPy's calls, not the arithmetic, take the time.
         """
@@ -193,65 +181,42 @@ class PathSolver:
         is_few = encoded.n_rows * n_all <= _FEW_SCORES and n_products <= _FEW_PRODUCTS * min(n_all, 8)
         return is_few and (problem.multi_class == "ovr" or n_outputs == 1)
 
-    def _solve_together(self, chain: list[int], tol: float) -> dict[int, list[Solution]]:
+    def _solve_together(self, noises: list[int], tol: float) -> dict[int, list[Solution]]:
         """Return the solutions for all values of ``C``, by noise; a noise starts from the next stronger one."""
         found: dict[int, list[Solution]] = {}
-        starts: list[Array] | None = None
-        for noise in chain:
-            found[noise] = self._solve_block(noise, range(len(self.grid.Cs)), tol, starts)
+        starts: list[Array | None] = [None] * len(self.grid.Cs)
+        for noise in noises:
+            found[noise] = self.solve(noise, range(len(starts)), tol, starts)
             starts = [solution.coef for solution in found[noise]]
         return found
 
-    def _solve_block(
-        self, noise: int, columns: Sequence[int], tol: float, starts: list[Array] | None
-    ) -> list[Solution]:
-        """Return the solutions of one noise for some values of ``C``, all as outputs of one problem.
+    def solve(self, noise: int, columns: Sequence[int], tol: float, starts: Sequence[Array | None]) -> list[Solution]:
+        """Return the solutions of one noise for some values of ``C``, all as outputs of one problem if these are many.
 
         With ``C = 1`` and the penalty ``R(w) / C``, the objective is that of ``C``, divided by it.
         """
         Cs = self.grid.Cs[list(columns)]
-        problem, encoded = with_means(self._problem(noise, 1.0, tol), self.encoded)
-        outputs = encoded.outputs(problem.multi_class)
-        l2 = problem.penalty.l2 / np.repeat(Cs, len(outputs))
-        problem = replace(problem, penalty=replace(problem.penalty, l2=l2))
-        result = solve_outputs(problem, encoded, outputs * len(Cs), None if starts is None else np.hstack(starts))
-        if not (result.converged and np.isfinite(result.coef).all()):
-            return [self.solve((noise, c), tol) for c in columns]
-        coefs, values = np.split(result.coef, len(Cs), axis=1), np.split(result.objective, len(Cs))
-        return [Solution(coef, C * value, result.n_iter) for coef, C, value in zip(coefs, Cs, values, strict=True)]
-
-    def solve(self, point: Point, tol: float, start: Array | None = None) -> Solution:
-        """Return the solution of one point."""
-        noise, c = point
-        result = solve(self._problem(noise, float(self.grid.Cs[c]), tol), self.encoded, start, self.n_threads)
-        converged = result.converged and bool(np.isfinite(result.coef).all())
-        return Solution(result.coef, result.objective, result.n_iter, converged)
+        if len(Cs) > 1:
+            problem, encoded = with_means(self._problem(noise, 1.0, tol), self.encoded)
+            outputs = encoded.outputs(problem.multi_class)
+            l2 = problem.penalty.l2 / np.repeat(Cs, len(outputs))
+            problem = replace(problem, penalty=replace(problem.penalty, l2=l2))
+            given = [start for start in starts if start is not None]
+            start = np.hstack(given) if len(given) == len(Cs) else None
+            result = solve_outputs(problem, encoded, outputs * len(Cs), start)
+            if result.converged and np.isfinite(result.coef).all():
+                parts = zip(
+                    Cs, np.split(result.coef, len(Cs), axis=1), np.split(result.objective, len(Cs)), strict=True
+                )
+                return [Solution(coef, C * value, result.n_iter) for C, coef, value in parts]
+            starts = [None] * len(Cs)
+        found = []
+        for C, start in zip(Cs, starts, strict=True):
+            result = solve(self._problem(noise, float(C), tol), self.encoded, start, self.n_threads)
+            converged = result.converged and bool(np.isfinite(result.coef).all())
+            found.append(Solution(result.coef, result.objective, result.n_iter, converged))
+        return found
 
     def _problem(self, noise: int, C: float, tol: float) -> Problem:
         """Return the problem of a noise and a ``C``."""
         return self.rows.problem(replace(self.problem, noise=self.grid.noises[noise], C=C, tol=tol))
-
-
-def _combination(solved: Column, factors: dict[int, float]) -> Solution:
-    """Return a linear combination of solutions."""
-    coef = sum(factor * solved[noise].coef for noise, factor in factors.items())
-    return Solution(np.asarray(coef))
-
-
-def _between(below: Solution, above: Solution, ends: list[float], C: float) -> Solution:
-    """Return an interpolation between the solutions for two values of ``C``, linear in ``1 / C``."""
-    share = (1.0 / C - 1.0 / ends[1]) / (1.0 / ends[0] - 1.0 / ends[1])
-    return Solution(share * below.coef + (1.0 - share) * above.coef)
-
-
-def _extrapolate(noise: int, before: int | None, predicted: Column, current: Column) -> Array | None:
-    """Return the start of a point.
-
-    ``predicted`` are the solutions as those for other values of ``C`` predict them, ``before`` is the noise that was
-    solved before this one.
-    """
-    if before is None:
-        return predicted[noise].coef if noise in predicted else None
-    if noise not in predicted:
-        return current[before].coef
-    return current[before].coef + predicted[noise].coef - predicted[before].coef

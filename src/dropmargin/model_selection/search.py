@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
@@ -25,12 +25,13 @@ from sklearn import config_context, get_config
 from sklearn.base import is_regressor
 from sklearn.exceptions import ConvergenceWarning
 
+from dropmargin.data import TrainingData
 from dropmargin.estimators.base import MarginalisedModel
 from dropmargin.estimators.fitting import n_outputs, set_classes, set_coefficients, training_data
 from dropmargin.estimators.scorers import RowScorer
 from dropmargin.model_selection.folds import Fold
 from dropmargin.model_selection.grid import Grid, Point
-from dropmargin.model_selection.path_solver import PathSolver, ScorePoint, Solution
+from dropmargin.model_selection.path_solver import PathSolver, Solution
 from dropmargin.progress import Progress
 from dropmargin.solvers import Problem
 from dropmargin.threads import in_threads
@@ -93,22 +94,22 @@ class Search:
         if isinstance(self.scorer, RowScorer):
             outcome.errors[:] = self.scorer.smallest_change(self.n_rows)
 
-        def solve(index: int, solver: PathSolver, score_point: ScorePoint) -> None:
-            solver.solve_all(self.rough_tol, score_point, is_rough, skips_low=is_rough and self.rule == "best")
+        def solve(index: int, solver: PathSolver) -> None:
+            solver.solve_all(self.rough_tol, is_rough, skips_low=is_rough and self.rule == "best")
 
-        def refine(index: int, solver: PathSolver, score_point: ScorePoint) -> None:
-            solver.refine(points, self.tol, partial(outcome.start, index), score_point)
+        def refine(index: int, solver: PathSolver) -> None:
+            solver.refine(points, self.tol, partial(outcome.start, index))
 
-        self._on_folds(solve, outcome, folds, outcome.refined.size, "", verbose)
+        self._on_folds(solve, outcome, folds, outcome.refined.size, "path", verbose)
         while points := outcome.to_refine(self.rule):
             before = outcome.mean
-            self._on_folds(refine, outcome, folds, len(points), ", finalists", verbose)
+            self._on_folds(refine, outcome, folds, len(points), "path, finalists", verbose)
             outcome.mark_refined(points, before)
         return outcome
 
     def _on_folds(
         self,
-        task: Callable[[int, PathSolver, ScorePoint], None],
+        task: Callable[[int, PathSolver], None],
         outcome: Outcome,
         folds: Sequence[Callable[[], Fold]],
         n_points: int,
@@ -116,42 +117,36 @@ class Search:
         verbose: int,
     ) -> None:
         """Call a task with the number and the solver of each fold, in threads, and store the points that it scores."""
-        stop = threading.Event()
+        stop, config = threading.Event(), get_config()
+        n_threads = max(1, self.n_threads // len(folds))
 
-        def on_fold(index: int, load: Callable[[], Fold], progress: Progress) -> None:
-            fold = load()
-            solver, model = self.prepare(fold, max(1, self.n_threads // len(folds)))
-
-            def score_point(point: Point, solution: Solution) -> float:
-                if stop.is_set():
-                    raise KeyboardInterrupt
-                score = self.score(model, fold, point, solution)
-                outcome.store(index, point, solution, score, self.store_coefs)
-                progress.advance()
-                return score
-
-            task(index, solver, score_point)
-
-        config = get_config()
-
-        def configured(job: Callable[[], None]) -> None:
+        def on_fold(index: int) -> None:
             with config_context(**config):  # that of scikit-learn, which new threads do not inherit
-                job()
+                fold = folds[index]()
+                encoded, model = self.prepare(fold)
 
-        label = f"{type(self.model).__name__} path{label}"
-        with Progress(n_points * len(folds), label, verbose=verbose) as progress:
-            jobs = [partial(on_fold, index, load, progress) for index, load in enumerate(folds)]
-            in_threads([partial(configured, job) for job in jobs], self.n_threads, stop)
+                def score(point: Point, solution: Solution) -> float:
+                    if stop.is_set():
+                        raise KeyboardInterrupt
+                    found = self.score(model, fold, point, solution)
+                    outcome.store(index, point, solution, found, self.store_coefs)
+                    progress.advance()
+                    return found
 
-    def prepare(self, fold: Fold, n_threads: int) -> tuple[PathSolver, MarginalisedModel]:
-        """Return the solver of the training rows of a fold, and a model for `score`."""
+                task(index, PathSolver(self.grid, self.problem, fold.rows, encoded, n_threads, score))
+
+        with Progress(n_points * len(folds), f"{type(self.model).__name__} {label}", verbose=verbose) as progress:
+            in_threads([partial(on_fold, index) for index in range(len(folds))], self.n_threads, stop)
+
+    def prepare(self, fold: Fold) -> tuple[TrainingData, MarginalisedModel]:
+        """Return the training rows of a fold with the index of their class, and a model for `score`."""
         model, scorer = copy(self.model), self.scorer
         # Scores of complete rows depend on the means at most; the Gaussian of the features takes longer.
         data, statistics = training_data(model, fold.rows, not isinstance(scorer, RowScorer) or scorer.deletes)
         set_classes(model, data.classes, statistics)
         if isinstance(scorer, RowScorer) and scorer.deletes:
             fold.delete(scorer, model)
-        return PathSolver(self.grid, self.problem, fold.rows, data, n_threads), model
+        return data, model
 
     def score(self, estimator: MarginalisedModel, fold: Fold, point: Point, solution: Solution) -> float:
         """Set parameters, coefficients and intercept of an estimator to those of a point, and return its score."""
@@ -166,7 +161,7 @@ class Search:
 
 def try_scorer(search: Search, fold: Fold) -> None:
     """Score a model with arbitrary coefficients, so that errors of the scorer are raised before the search."""
-    _, model = search.prepare(fold, 1)
+    _, model = search.prepare(fold)
     shape = fold.rows.n_features + 1, n_outputs(model, getattr(model, "classes_", None))
     coef = 1e-3 * np.cos(np.arange(shape[0] * shape[1])).reshape(shape)
     with warnings.catch_warnings():
@@ -263,16 +258,17 @@ class Outcome:
             return []
         chosen = self.chosen(rule)
         if not self.refined.any():
+            is_candidate = np.zeros(mean.shape, dtype=bool)
             count = max(_MIN_LEADERS, mean.size // _LEADERS)
-            leaders = np.unravel_index(np.argsort(-mean, axis=None, kind="stable")[:count], mean.shape)
-            return _sorted({*_points(leaders), chosen})
-        rises = np.where(np.isnan(self.rises), np.nanmax(self.rises), self.rises)[self._is_interpolated]
-        slack = _SLACK * np.maximum(self.errors, rises)[:, None] + _EQUAL
-        is_candidate = mean >= mean[self.best()] - slack
-        # The rule of one standard error may choose a point of lower C with a score below the best.
-        is_candidate[:, : chosen[1] + 1] |= (mean >= self._threshold(rule) - slack)[:, : chosen[1] + 1]
-        points = _points(np.nonzero(is_candidate & ~self.refined))
-        return _sorted(points if self.refined[chosen] else {*points, chosen})
+            is_candidate.flat[np.argsort(-mean, axis=None, kind="stable")[:count]] = True
+        else:
+            rises = np.where(np.isnan(self.rises), np.nanmax(self.rises), self.rises)[self._is_interpolated]
+            slack = _SLACK * np.maximum(self.errors, rises)[:, None] + _EQUAL
+            is_candidate = mean >= mean[self.best()] - slack
+            # The rule of one standard error may choose a point of lower C with a score below the best.
+            is_candidate[:, : chosen[1] + 1] |= (mean >= self._threshold(rule) - slack)[:, : chosen[1] + 1]
+        is_candidate[chosen] = True
+        return [(int(row), int(column)) for column, row in np.argwhere((is_candidate & ~self.refined).T)]
 
     def mark_refined(self, points: list[Point], before: Array) -> None:
         """Mark points as solved precisely, and update the error estimate by the change of their scores."""
@@ -283,11 +279,3 @@ class Outcome:
         changes = np.where(np.isfinite(changes), changes, 0.0)
         np.maximum.at(self.errors, where[0], np.abs(changes))
         np.fmax.at(self.rises, self._is_interpolated[where[0]], np.maximum(changes, 0.0))
-
-
-def _points(indices: tuple[Array, ...]) -> set[Point]:
-    return {(int(row), int(column)) for row, column in zip(*indices, strict=True)}
-
-
-def _sorted(points: Iterable[Point]) -> list[Point]:
-    return sorted(points, key=lambda point: point[::-1])
