@@ -1,14 +1,17 @@
 """Linear classifiers on features of a frozen network or of text, from few labelled rows.
 
-python -m benchmarks.embeddings [digits mnist text] [--short] [--draws 10]
+python -m benchmarks.embeddings [digits mnist books kitchen computers news20 cifar10] [--short] [--draws 10]
 
-=======  ==========================================================================================================
-digits   hidden activations (200 rectified units) of an ``MLPClassifier`` that was trained on the images of 0 to 4;
-         the labels are 5 to 9, half of whose images are for the test
-mnist    the same, 128 units trained on 10,000 images of 0 to 4; the test are the test images of 5 to 9
-text     the five groups comp.* of 20 newsgroups: latent semantic analysis, 100 components of tf-idf, fitted to the
-         training documents without their labels; rows of norm 1
-=======  ==========================================================================================================
+===============  ==================================================================================================
+digits           hidden activations (200 rectified units) of an ``MLPClassifier`` that was trained on the images of 0
+                 to 4; the labels are 5 to 9, half of whose images are for the test
+mnist            the same, 128 units trained on 10,000 images of 0 to 4; the test are the test images of 5 to 9
+books, kitchen,  latent semantic analysis of Amazon reviews, of the five groups comp.* of 20 newsgroups, and of all 20:
+computers,       100 components of tf-idf (of reviews: 200), fitted to the training documents without their labels; rows
+news20           of norm 1
+cifar10          the patch features of `reproduction` (quick): 256 centroids of whitened patches, learnt without labels
+                 from 4,000 images, and the counts of the nearest ones in each quadrant of an image; mean norm 1
+===============  ==================================================================================================
 
 A draw has 10, 30 or 100 labelled rows per class (digits: 10 and 30). Every method chooses its settings by three-fold
 cross-validation on these rows: ``C`` from the same six values, and the searches of this package also a dropout rate;
@@ -21,9 +24,12 @@ from __future__ import annotations
 import argparse
 import time
 import warnings
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from sklearn.datasets import load_digits
 from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfTransformer
@@ -34,9 +40,11 @@ from sklearn.preprocessing import normalize
 from sklearn.svm import LinearSVC
 
 from benchmarks import results
-from benchmarks.cases import mnist
+from benchmarks.cases import FOLDER, mnist
 from benchmarks.text import load as counts
 from dropmargin import DropoutLogisticRegressionCV, DropoutSVCCV
+from reproduction.datasets import load_cifar10
+from reproduction.features import PatchFeatures
 
 NAME, KEY = "embeddings", ("features", "per_class", "method", "draw")
 CS, RATES = 10.0 ** np.arange(-3, 3), (0.0, 0.1, 0.3, 0.5, 0.7)
@@ -68,15 +76,31 @@ def images() -> tuple[Any, Any, Any, Any]:
     return of_network(*mnist(), 128, 10_000)
 
 
-def documents() -> tuple[Any, Any, Any, Any]:
-    X, y, X_test, y_test = counts("computers")
+def documents(corpus: str, n_components: int) -> tuple[Any, Any, Any, Any]:
+    X, y, X_test, y_test = counts(corpus)
     weights = TfidfTransformer(sublinear_tf=True).fit(X)
-    reducer = TruncatedSVD(100, random_state=0)
+    reducer = TruncatedSVD(n_components, random_state=0)
     F = reducer.fit_transform(weights.transform(X))
     return normalize(F), y, normalize(reducer.transform(weights.transform(X_test))), y_test
 
 
-FEATURES = {"digits": digits, "mnist": images, "text": documents}
+def patches() -> tuple[Any, Any, Any, Any]:
+    data = load_cifar10(data_home=FOLDER, download=False)
+    codebook = PatchFeatures(n_centroids=256, n_patches=40_000, random_state=0, verbose=0).fit(data.X_train[:4000])
+    F, F_test = (codebook.transform(X) for X in (data.X_train[:4000], data.X_test[:MOST_TEST_ROWS]))
+    norm = sparse.linalg.norm(F, axis=1).mean()
+    return F / norm, data.y_train[:4000], F_test / norm, data.y_test[:MOST_TEST_ROWS]
+
+
+FEATURES: dict[str, Callable[[], tuple[Any, Any, Any, Any]]] = {
+    "digits": digits,
+    "mnist": images,
+    "books": partial(documents, "books", 200),
+    "kitchen": partial(documents, "kitchen", 200),
+    "computers": partial(documents, "computers", 100),
+    "news20": partial(documents, "news20", 100),
+    "cifar10": patches,
+}
 
 
 def searches(seed: int) -> dict[str, Any]:
