@@ -1,14 +1,14 @@
 """Linear classifiers on features of a frozen network or of text, from few labelled rows.
 
-python -m benchmarks.embeddings [digits mnist books kitchen computers news20 cifar10] [--short] [--draws 10]
+python -m benchmarks.embeddings [digits mnist books kitchen text news20 cifar10] [--short] [--draws 10]
 
 ===============  ==================================================================================================
 digits           hidden activations (200 rectified units) of an ``MLPClassifier`` that was trained on the images of 0
                  to 4; the labels are 5 to 9, half of whose images are for the test
 mnist            the same, 128 units trained on 10,000 images of 0 to 4; the test are the test images of 5 to 9
 books, kitchen,  latent semantic analysis of Amazon reviews, of the five groups comp.* of 20 newsgroups, and of all 20:
-computers,       100 components of tf-idf (of reviews: 200), fitted to the training documents without their labels; rows
-news20           of norm 1
+text, news20     100 components of tf-idf (of reviews: 200), fitted to the training documents without their labels; rows
+                 of norm 1
 cifar10          the patch features of `reproduction` (quick): 256 centroids of whitened patches, learnt without labels
                  from 4,000 images, and the counts of the nearest ones in each quadrant of an image; mean norm 1
 ===============  ==================================================================================================
@@ -97,7 +97,7 @@ FEATURES: dict[str, Callable[[], tuple[Any, Any, Any, Any]]] = {
     "mnist": images,
     "books": partial(documents, "books", 200),
     "kitchen": partial(documents, "kitchen", 200),
-    "computers": partial(documents, "computers", 100),
+    "text": partial(documents, "computers", 100),
     "news20": partial(documents, "news20", 100),
     "cifar10": patches,
 }
