@@ -35,9 +35,6 @@ from dropmargin.typing import Array
 if TYPE_CHECKING:
     from dropmargin.estimators.base import MarginalisedModel
 
-#: An entry, its feature and the name of its partition.
-Entry = tuple[float, int, str]
-
 
 class ValidRows(Rows):
     """Rows whose matrix is an array or canonical CSR, so that it is not checked at every use."""
@@ -59,11 +56,13 @@ class TrainingRows:
         All labels, sorted; those of a regression are the different targets.
     totals : ndarray
         The sum of the sample weights of each label.
-    lowest, largest : tuple
-        The lowest entry, and the largest absolute value, each with its feature and partition.
+    lowest, largest : float
+        The lowest entry, and the largest absolute value.
     columns : sequence, default=None
         The names of the columns of data frames.
     feature_names : sequence of str, default=None
+    names : sequence of str, default=()
+        The names of the partitions in errors.
     are_filled : bool, default=False
         Whether missing entries take conditional means, so that noise corrupts them.
     partitions : Partitions of Rows
@@ -78,17 +77,18 @@ class TrainingRows:
     has_missing: bool
     labels: Array
     totals: Array
-    lowest: Entry
-    largest: Entry
+    lowest: float
+    largest: float
     columns: Sequence[Any] | None = None
     feature_names: Sequence[str] | None = None
+    names: Sequence[str] = ()
     are_filled: bool = False
     partitions: Partitions = field(default=None, repr=False)  # type: ignore[assignment]
 
     @property
     def dtype(self) -> Any:
         """The precision of the products: single if all rows are in single precision and it holds their squares."""
-        return np.dtype(np.float32 if self.is_single and validation.holds_squares(self.largest[0]) else np.float64)
+        return np.dtype(np.float32 if self.is_single and validation.holds_squares(self.largest) else np.float64)
 
     def take(self, index: Array) -> TrainingRows:
         """Return some rows of those in memory."""
@@ -101,10 +101,12 @@ class TrainingRows:
         """Raise a `ValueError` if entries are too large, or negative where the noise does not allow it."""
 
         def where(smallest: bool) -> str:
-            _, feature, place = self.lowest if smallest else self.largest
-            return validation.feature_label(feature, self.feature_names) + (place and f" of {place}")
+            sizes, features = zip(*self.partitions.map(_worst, smallest), strict=True)
+            number = int(np.argmax(sizes))
+            label = validation.feature_label(features[number], self.feature_names)
+            return f"{label} of {self.names[number]}" if self.names else label
 
-        validation.check_range(self.lowest[0], self.largest[0], noise, where)
+        validation.check_range(self.lowest, self.largest, noise, where)
 
     def problem(self, problem: Problem) -> Problem:
         """Return the problem with its noise for these features; the noise excludes missing entries."""
@@ -145,9 +147,10 @@ def check_rows(estimator: MarginalisedModel, X: Any, y: Any, sample_weight: Any)
             f"missing_rank must be at most the number of rows of positive weight, {most[0]}, and of features, "
             f"{most[1]}, got {rank}."
         )
-    found.check_range(None)
     own = _index_labels(rows, found)
-    return replace(found, partitions=one_partition(own.X, own.sample_weight, own.y))
+    found = replace(found, partitions=one_partition(own.X, own.sample_weight, own.y))
+    found.check_range(None)
+    return found
 
 
 def check_partitions(
@@ -162,27 +165,26 @@ def check_partitions(
     those of the first one, in any order.
     """
     names = [f"partition {i}" for i in range(data.n_partitions)] if names is None else names
-    found = data.map(_checked_summary, estimator.missing == "rescale")
-    for name, own in zip(names, found, strict=True):
+    parts = dict(zip(names, data.map(_checked_summary, estimator.missing == "rescale"), strict=True))
+    for name, own in parts.items():
         if isinstance(own, str):
             raise ValueError(f"{name}: {own}.")
-    parts = {name: own for name, own in zip(names, found, strict=True) if own.n_rows}
+    parts = {name: own for name, own in parts.items() if own.n_rows}
     if not parts:
         raise ValueError("There are no rows: every partition is empty.")
     first_name, first = next(iter(parts.items()))
     columns = first.columns if feature_names is None or first.columns is None else tuple(feature_names)
     for name, own in parts.items():
-        parts[name] = _placed(name, own, columns)
-        if own.n_features != first.n_features:
-            raise ValueError(
-                f"{name} has {own.n_features} features, but {first_name} has {first.n_features}: "
-                "all partitions need the same features."
-            )
-        if own.is_dense != first.is_dense:
-            kinds = ["dense" if one.is_dense else "sparse" for one in (own, first)]
-            raise ValueError(f"{name} is {kinds[0]}, but {first_name} is {kinds[1]}: make all partitions the same.")
+        if own.columns is not None and columns is not None:
+            try:
+                inputs.check_columns(own.columns, columns)
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}, in any order.") from None
+        for kind, of_first in zip(_kinds(own), _kinds(first), strict=True):
+            if kind != of_first:
+                raise ValueError(f"{name} {kind}, but {first_name} {of_first}: make all partitions the same.")
     every = list(parts.values())
-    labels, totals = _merge_labels(parts, isinstance(estimator, RegressorMixin))
+    labels, totals = _merge_labels(every, isinstance(estimator, RegressorMixin))
     if feature_names is None and columns and all(isinstance(name, str) for name in columns):
         feature_names = columns
     rows = replace(
@@ -197,48 +199,36 @@ def check_partitions(
         largest=max(own.largest for own in every),
         columns=columns,
         feature_names=feature_names,
+        names=names,
     )
+    rows = replace(rows, partitions=data.transformed(_check, columns).transformed(_index_labels, rows))
     rows.check_range(None)
     estimator.n_features_in_ = rows.n_features
     set_or_delete(estimator, "feature_names_in_", feature_names and np.array(feature_names, dtype=object))
-    partitions = data.transformed(_check, columns).transformed(_index_labels, rows)
-    return replace(rows, partitions=partitions)
+    return rows
 
 
-def _placed(name: str, own: TrainingRows, columns: Sequence[Any] | None) -> TrainingRows:
-    """Return what is known of a partition with its name, and with its features in the order of ``columns``."""
-    if (own.columns is None) != (columns is None):
-        which = "no column names, but other partitions have" if columns else "column names, but others have none"
-        raise ValueError(f"{name} has {which}: make all partitions data frames, or none.")
-    order = list(range(own.n_features))
-    if own.columns is not None and columns is not None:
-        try:
-            inputs.check_columns(own.columns, columns)
-        except ValueError as error:
-            raise ValueError(f"{name}: {error}, in any order.") from None
-        order = [columns.index(column) for column in own.columns]
-    placed = [(value, order[d], name) for value, d, _ in (own.lowest, own.largest)]
-    return replace(own, lowest=placed[0], largest=placed[1])
+def _kinds(own: TrainingRows) -> tuple[str, ...]:
+    """Return what all partitions must have in common, in words."""
+    return (
+        "has no column names" if own.columns is None else "has column names",
+        f"has {own.n_features} features",
+        "is dense" if own.is_dense else "is sparse",
+        "has text as labels" if own.labels.dtype.kind in "OUST" else "has numbers as labels",
+    )
 
 
-def _merge_labels(parts: dict[str, TrainingRows], is_regression: bool) -> tuple[Array, Array]:
+def _merge_labels(parts: Sequence[TrainingRows], is_regression: bool) -> tuple[Array, Array]:
     """Return all labels, and the sum of their sample weights."""
-    kinds = {name: "text" if own.labels.dtype.kind in "OUST" else "numbers" for name, own in parts.items()}
-    first = next(iter(kinds))
-    for name, kind in kinds.items():
-        if kind != kinds[first]:
-            raise ValueError(
-                f"{name} has {kind} as labels, but {first} has {kinds[first]}: make all labels of one kind."
-            )
-    labels = np.unique(np.concatenate([own.labels for own in parts.values()]))
+    labels = np.unique(np.concatenate([own.labels for own in parts]))
     if not is_regression:
         check_classification_targets(labels)
-    elif kinds[first] == "text":
-        raise ValueError(f"{first} has text as targets; a regressor needs numbers.")
+    elif labels.dtype.kind in "OUST":
+        raise ValueError("y has text as targets; a regressor needs numbers.")
     else:
         labels = validation.check_targets(labels)
     totals = np.zeros(len(labels))
-    for own in parts.values():
+    for own in parts:
         totals[np.searchsorted(labels, own.labels.astype(labels.dtype, copy=False))] += own.totals
     return labels, totals
 
@@ -268,13 +258,14 @@ def _checked_summary(rows: Rows, allows_missing: bool) -> TrainingRows | str:
     """Return what is known of a partition, or a description of what is wrong with it."""
     columns = inputs.column_names(rows.X)
     try:
-        found = _summary(_check(rows))
+        checked = _check(rows)
+        found = _summary(checked)
     except (ValueError, TypeError) as error:
         return str(error).removesuffix(".")
     if found.has_missing and not allows_missing:
         return "X has NaN; impute it, or set missing='rescale' to treat NaN as missing features"
-    if np.isinf(found.largest[0]):
-        return f"X has infinity in feature {found.largest[1]}"
+    if np.isinf(found.largest):
+        return f"X has infinity in feature {worst_column(nan_to_negative_zero(checked.X), False)}"
     return replace(found, columns=None if columns is None else tuple(columns))
 
 
@@ -286,12 +277,16 @@ def _summary(rows: Rows) -> TrainingRows:
     if has_missing:
         X = nan_to_negative_zero(X)
         low, high = entry_range(X)
-    largest, is_suspect = max(abs(low), abs(high)), low < 0.0 or high > validation.LARGEST
-    features = [worst_column(X, smallest) if is_suspect else 0 for smallest in (True, False)]
     labels, codes = np.unique(rows.y, return_inverse=True)
     totals = np.bincount(codes, weights=rows.sample_weight, minlength=len(labels))
     sizes = X.shape[0], X.shape[1], int(X.size), is_dense_matrix(X), X.dtype == np.float32, has_missing
-    return TrainingRows(*sizes, labels, totals, (low, features[0], ""), (largest, features[1], ""))
+    return TrainingRows(*sizes, labels, totals, low, max(abs(low), abs(high)))
+
+
+def _worst(rows: Rows, smallest: bool) -> tuple[float, int]:
+    """Return the size of the smallest entry, or of the largest absolute value, and its feature."""
+    low, high = entry_range(rows.X)
+    return -low if smallest else max(-low, high), worst_column(rows.X, smallest) if rows.X.size else 0
 
 
 def _index_labels(rows: Rows, known: TrainingRows) -> Rows:
