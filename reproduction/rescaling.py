@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from dropmargin.data import canonical, one_partition
 from dropmargin.data.inputs import check_rows
 from dropmargin.data.missing_values import feature_statistics, fill_missing, has_missing, nan_to_negative_zero
-from dropmargin.estimators.missing import rescaled_scores
+from dropmargin.estimators.missing import Rescaled, scores_of_rule
 from dropmargin.typing import Array
 
 
@@ -39,7 +39,8 @@ class RescalingClassifier(ClassifierMixin, BaseEstimator):
         """Return the scores of each row: one for two classes, else one per class."""
         check_is_fitted(self)
         X = check_rows(X, ensure_all_finite="allow-nan")
-        scores = rescaled_scores(X, self.estimator_.coef_, self.estimator_.intercept_, *self.columns_[:2])
+        rule = Rescaled(*self.columns_[:2])
+        scores = scores_of_rule(rule, X, self.estimator_.coef_, self.estimator_.intercept_)
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict(self, X: Any) -> Array:

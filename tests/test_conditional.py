@@ -34,6 +34,7 @@ from dropmargin.data.missing_values import nan_to_negative_zero
 from dropmargin.estimators import conditional
 from dropmargin.estimators.conditional import FactorModel, log_expected_expit
 from dropmargin.estimators.factor_analysis import fill_conditional, fit_factor_model
+from dropmargin.estimators.missing import scores_of_rule
 from dropmargin.io.model import load, save
 
 N_FEATURES, RANK, N_OUTPUTS = 12, 3, 4
@@ -89,9 +90,9 @@ def test_scores_are_the_conditional_expectation_of_the_dense_gaussian(layout, pa
     coef, intercept = rng.normal(size=(N_OUTPUTS, N_FEATURES)), rng.normal(size=N_OUTPUTS)
     moments = [brute_force(model, x) for x in X]
     wanted = np.array([coef @ filled + intercept for filled, _ in moments])
-    np.testing.assert_allclose(model.scores(layout(X), coef, intercept), wanted, atol=1e-10)
+    np.testing.assert_allclose(scores_of_rule(model, layout(X), coef, intercept), wanted, atol=1e-10)
     np.testing.assert_allclose(wanted[1], coef @ model.mean + intercept, atol=1e-12)
-    single = model.scores(layout(X.astype(np.float32)), coef.astype(np.float32), intercept.astype(np.float32))
+    single = scores_of_rule(model, layout(X.astype(np.float32)), coef.astype(np.float32), intercept.astype(np.float32))
     assert single.dtype == np.float32
     np.testing.assert_allclose(single, wanted, atol=1e-4)
     found = list(model.normal_scores(layout(X), coef, intercept))
@@ -161,7 +162,7 @@ def test_stability_is_the_probability_of_the_label_of_the_complete_row(make, mul
     rows[5] = X[5]
     found = model.predict_stability(rows, 0.0)
     assert found[5] == 1.0
-    rng, own = np.random.default_rng(0), model._factor_model()
+    rng, own = np.random.default_rng(0), model._rule()
     for x, label, probability in zip(rows[:5], model.predict(rows), found, strict=False):
         filled, left = brute_force(own, x)
         drawn = rng.multivariate_normal(filled, left, size=4000, method="eigh")
@@ -175,7 +176,7 @@ def test_noise_on_the_observed_features_adds_its_variance():
     model = DropoutSVC(missing="conditional").fit(X, y)
     rows, noise = with_nan(X[:5], 0.4), GaussianNoise(0.7)
     found = model.predict_stability(rows, noise)
-    rng, own = np.random.default_rng(0), model._factor_model()
+    rng, own = np.random.default_rng(0), model._rule()
     for x, label, probability in zip(rows, model.predict(rows), found, strict=True):
         left = brute_force(own, x)[1]
         moved = model.decision_function(x + 0.7 * rng.normal(size=(4000, len(x))))
@@ -193,7 +194,7 @@ def test_probabilities_are_expectations_over_the_complete_row():
     model = DropoutLogisticRegression(missing="conditional").fit(X, y)
     rows, rng = with_nan(X[:5], 0.4), np.random.default_rng(0)
     for x, probability in zip(rows, model.predict_proba(rows)[:, 1], strict=True):
-        drawn = rng.multivariate_normal(*brute_force(model._factor_model(), x), size=20000, method="eigh")
+        drawn = rng.multivariate_normal(*brute_force(model._rule(), x), size=20000, method="eigh")
         assert model.predict_proba(drawn)[:, 1].mean() == pytest.approx(probability, abs=0.01)
     # less certain than the plug-in probability
     plug_in = expit(model.decision_function(rows))
@@ -251,7 +252,7 @@ def test_trains_with_nan_as_with_filled_rows(estimator, layout):
     bad = layout(with_nan(X, 0.4))
     before = bad.copy()
     model = clone(estimator).set_params(missing="conditional").fit(bad, y)
-    filled = fill_conditional(nan_to_negative_zero(bad), model._factor_model())
+    filled = fill_conditional(nan_to_negative_zero(bad), model._rule())
     assert_bitwise_equal(model, clone(estimator).fit(filled, y))
     for own, other in zip(*([m.data] if sparse.issparse(m) else [m] for m in (bad, before)), strict=True):
         np.testing.assert_array_equal(own, other)

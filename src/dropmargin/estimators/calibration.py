@@ -28,17 +28,6 @@ from dropmargin.typing import Array
 ATTRIBUTES = ("calibration_", "calibration_variance_", "isotonic_")
 
 
-def score_moments(model: Any, X: Any) -> tuple[Array, Array]:
-    """Return means and variances of the scores of the complete rows given checked rows, (n_rows, n_outputs) each."""
-    mean = np.empty((X.shape[0], model.coef_.shape[0] if model.coef_.ndim == 2 else 1))
-    variance = np.zeros_like(mean)
-    for part in model._normal_scores(X):
-        mean[part.rows] = part.mean
-        if part.covariance is not None:
-            variance[part.rows] = np.maximum(part.variance, 0.0)
-    return mean, variance
-
-
 def fit(model: Any, mean: Array, variance: Array, y: Array) -> None:
     """Set the fitted attributes of a classifier.
 
@@ -95,7 +84,7 @@ def log_probabilities(model: Any, X: Any) -> Array:
             f"probability={model.probability!r} takes effect at the end of fit, and this model was fitted without it; "
             "fit again."
         )
-    logs = log_sigmoids(model, *score_moments(model, X))
+    logs = log_sigmoids(model, *model._score_moments(X))
     if model.probability == "sigmoid":
         return logs
     if not hasattr(model, "isotonic_"):

@@ -35,8 +35,8 @@ from scipy.special import logsumexp, ndtri
 from dropmargin.data import linear_scores
 from dropmargin.data.deviations import Deviations
 from dropmargin.data.missing_values import IsMissing, chunks, mark_missing, missing_features, row_patterns, zero_missing
-from dropmargin.estimators.missing import times
-from dropmargin.estimators.moments import ScoreMoments, noise_covariances
+from dropmargin.estimators.missing import ScoreMoments, times
+from dropmargin.estimators.moments import noise_covariances
 from dropmargin.losses import GaussianLogistic
 from dropmargin.noise import Noise
 from dropmargin.typing import Array
@@ -74,24 +74,22 @@ class FactorModel:
         return np.eye(self.rank) + self.factors.T @ self.precision_factors
 
     @cached_property
-    def _table(self) -> Array | None:
-        """``u_d u_d' / psi_d`` of each feature, on and above the diagonal; ``None`` if it is too large."""
+    def table(self) -> Array | None:
+        """``u_d u_d' / psi_d`` of each feature, on and above the diagonal; ``None`` if it is too large.
+
+        It computes the matrices of many rows together.
+        """
         if len(self.mean) * self.rank * (self.rank + 1) // 2 > _MOST_TABLE:
             return None
         first, second = np.triu_indices(self.rank)
         return self.factors[:, first] * self.precision_factors[:, second]
 
-    @property
-    def has_table(self) -> bool:
-        """Whether the matrices of many rows are computed together, because rank and number of features are small."""
-        return self._table is not None
-
     def matrices(self, missing: Any) -> Array:
         """Return ``M`` of each row, of shape (n_rows, rank, rank); ``missing`` has 1 for missing features, else 0."""
-        if missing.shape[0] == 1 or self._table is None:
+        if missing.shape[0] == 1 or self.table is None:
             features = missing_features(missing)
             return np.stack([self.complete - self.factors[own].T @ self.precision_factors[own] for own in features])
-        return symmetric(self.complete[np.triu_indices(self.rank)] - missing @ self._table, self.rank)
+        return symmetric(self.complete[np.triu_indices(self.rank)] - missing @ self.table, self.rank)
 
     def cross(self, missing: Any, coef: Array) -> Array:
         """Return ``(W_m U_m)'`` of each row, of shape (n_rows, rank, n_outputs)."""
@@ -106,13 +104,6 @@ class FactorModel:
         covariance = np.linalg.inv(matrices)
         projected = Deviations(X, self.mean, is_missing).times(self.precision_factors)
         return (projected[:, None, :] @ covariance)[:, 0], covariance
-
-    def scores(self, X: Any, coef: Array, intercept: Array) -> Array:
-        """Return the expected scores of all rows, in the precision of `linear_scores`; NaN is a missing feature."""
-        scores = np.empty((X.shape[0], len(coef)), dtype=np.result_type(X.dtype, coef.dtype))
-        for part in self.normal_scores(X, coef, intercept, has_covariance=False):
-            scores[part.rows] = part.mean
-        return scores
 
     def normal_scores(
         self, X: Any, coef: Array, intercept: Array, has_covariance: bool = True, noise: Noise | None = None

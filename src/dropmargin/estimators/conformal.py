@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from dropmargin.data.missing_values import has_missing, mark_missing
-from dropmargin.estimators.calibration import log_sigmoids, score_moments
+from dropmargin.estimators.calibration import log_sigmoids
 from dropmargin.estimators.missing import times
 from dropmargin.typing import Array
 
@@ -69,7 +69,7 @@ def label_sets(model: Any, X: Any, coverage: float, allow_empty: bool) -> Array:
 
     A set that is never empty covers at least as often as the predicted label is right, whatever the wanted coverage.
     """
-    most, (mean, variance) = thresholds(model, X, coverage), score_moments(model, X)
+    most, (mean, variance) = thresholds(model, X, coverage), model._score_moments(X)
     sets = -log_sigmoids(model, mean, variance) <= most[:, None]
     if not allow_empty:
         sets[np.arange(len(sets)), model._winners(mean)] = True

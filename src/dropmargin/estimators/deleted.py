@@ -25,38 +25,32 @@ from dropmargin.typing import Array
 _CHUNK = 2**21
 
 
-def scores_of_deleted(
-    rows: DeletedRows, model: FactorModel | None = None, statistics: tuple[Array, Array] | None = None
-) -> Callable[[Array, Array], Array]:
-    """Return the function of coefficients and intercepts that gives the scores of rows with deleted features.
-
-    ``model`` is that of ``missing="conditional"``; ``statistics`` are means and deviations, for ``missing="rescale"``.
-    """
-    if model is None:
-        assert statistics is not None
-        return partial(_rescaled, rows, statistics)
+def scores_of_deleted(rows: DeletedRows, rule: Rescaled | FactorModel) -> Callable[[Array, Array], Array]:
+    """Return the function of coefficients and intercepts that gives the scores of rows with deleted features."""
+    if isinstance(rule, Rescaled):
+        return partial(_rescaled, rows, rule)
     n_rows, n_features = rows.shape
-    expected = np.empty((n_rows, model.rank))
-    for where in chunks(n_rows, model.rank**2 + model.rank + 2 * n_features, _CHUNK):
+    expected = np.empty((n_rows, rule.rank))
+    for where in chunks(n_rows, rule.rank**2 + rule.rank + 2 * n_features, _CHUNK):
         missing = rows.missing(where)
-        projected = rows.filled[where] @ model.precision_factors
-        projected -= (1.0 - missing) @ (model.mean[:, None] * model.precision_factors)
-        expected[where] = np.linalg.solve(model.matrices(missing), projected[:, :, None])[:, :, 0]
+        projected = rows.filled[where] @ rule.precision_factors
+        projected -= (1.0 - missing) @ (rule.mean[:, None] * rule.precision_factors)
+        expected[where] = np.linalg.solve(rule.matrices(missing), projected[:, :, None])[:, :, 0]
         if rows.is_dense:
-            filled = model.mean + expected[where] @ model.factors.T
+            filled = rule.mean + expected[where] @ rule.factors.T
             rows.filled[where] = np.where(missing > 0.0, filled, rows.filled[where])
     if rows.is_dense:
         return partial(linear_scores, rows.filled)
-    return partial(_conditional, rows, model, expected)
+    return partial(_conditional, rows, rule, expected)
 
 
-def _rescaled(rows: DeletedRows, statistics: tuple[Array, Array], coef: Array, intercept: Array) -> Array:
-    factor, shift = Rescaled(coef, intercept, *statistics).affine(rows.missing_sums)
+def _rescaled(rows: DeletedRows, rule: Rescaled, coef: Array, intercept: Array) -> Array:
+    factor, shift = rule.affine(coef, intercept, rows.missing_sums)
     return factor * times(rows.filled, coef) + shift
 
 
-def _conditional(rows: DeletedRows, model: FactorModel, expected: Array, coef: Array, intercept: Array) -> Array:
-    scores = linear_scores(rows.filled, coef, intercept) + rows.missing_sums(coef * model.mean)
+def _conditional(rows: DeletedRows, rule: FactorModel, expected: Array, coef: Array, intercept: Array) -> Array:
+    scores = linear_scores(rows.filled, coef, intercept) + rows.missing_sums(coef * rule.mean)
     for output, own in enumerate(coef):
-        scores[:, output] += np.einsum("nk,nk->n", expected, rows.missing_sums(own * model.factors.T))
+        scores[:, output] += np.einsum("nk,nk->n", expected, rows.missing_sums(own * rule.factors.T))
     return scores

@@ -185,7 +185,7 @@ def _refined(model: FactorModel, X: Any, sample_weight: Array) -> FactorModel:
         rows = np.sort(np.random.default_rng(0).choice(X.shape[0], size=_MOST_FILLED_ROWS, replace=False))
         X, sample_weight = X[rows], sample_weight[rows]
     total, lost, *_ = one_partition(X, sample_weight).map_sum(feature_sums, True)
-    for _ in range(_N_FILLS if model.has_table else 0):
+    for _ in range(_N_FILLS if model.table is not None else 0):
         filled = fill_conditional(X, model)
         mean, deviation, *_ = feature_statistics(one_partition(filled, sample_weight), False)
         variance = _variances(mean, deviation) + lost / total * model.residual_variance

@@ -18,7 +18,6 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from dropmargin.data.deletion import delete_entries
 from dropmargin.data.missing_values import negative_zero_to_nan
 from dropmargin.estimators import calibration, conformal
-from dropmargin.estimators.calibration import score_moments
 from dropmargin.estimators.conformal import missing_shares
 from dropmargin.estimators.fitting import (
     fit_rows,
@@ -119,7 +118,7 @@ def _held_out_scores(
         of_fold = []
         for level in levels:
             copies = delete_entries(X, level, float("nan"), 1.0, rng, groups, is_exact=True) if level else X
-            of_fold.append((*score_moments(fitted, copies), missing_shares(copies)))
+            of_fold.append((*fitted._score_moments(copies), missing_shares(copies)))
         parts.append([np.stack(own) for own in zip(*of_fold, strict=True)])
     mean, variance, shares = (np.concatenate(own, axis=1) for own in zip(*parts, strict=True))
     return HeldOutScores(mean, variance, labels[held_out[chosen]], shares.mean(axis=1))

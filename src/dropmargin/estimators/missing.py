@@ -19,9 +19,9 @@ row without observed features has the score ``b + w.mu`` of the mean training ro
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils import check_array
@@ -113,41 +113,57 @@ class _ObservedOnly(Noise):
 # Prediction ---------------------------------------------------------------------------------------------------------
 
 
-class Rescaled:
+class ScoreMoments:
+    """Some rows, and the mean and the covariance of their scores, given the observed features or under noise.
+
+    ``mean`` has the shape (n_rows, n_outputs), ``covariance`` (n_rows, n_outputs, n_outputs); it is ``None`` where it
+    was not asked for, and for complete rows.
+    """
+
+    def __init__(self, rows: Array, mean: Array, covariance: Any) -> None:
+        self.rows, self.mean, self.covariance = rows, mean, covariance
+
+    @property
+    def variance(self) -> Array:
+        return np.diagonal(self.covariance, axis1=1, axis2=2)
+
+
+class Rescaled(NamedTuple):
     """The rule of ``missing="rescale"``, see the module's docstring."""
 
-    def __init__(self, coef: Array, intercept: Array, mean: Array, deviation: Array) -> None:
-        self.coef, self.intercept = coef.astype(np.float64), intercept
-        self.at_mean = mean * self.coef
-        self.contribution = np.abs(self.coef) * deviation
+    mean: Array
+    deviation: Array
 
-    def factors(self, count: Array, lost: Array) -> Array:
-        """Return the factor of each row and output, 0 if no feature is observed.
-
-        ``count`` is the number of missing features of each row, of shape (n_rows, 1); ``lost`` are the sums of
-        ``|w_d| sd_d`` over these.
-        """
-        total, missing = self.contribution.sum(axis=1), count / self.coef.shape[1]
-        lost_share = np.divide(lost, total, out=missing + np.zeros_like(total), where=total > 0.0)
-        share = np.maximum(1.0 - lost_share, 0.5 * (1.0 - missing))
-        return np.divide(1.0, share, out=np.zeros_like(share), where=missing < 1.0)
-
-    def affine(self, missing_sums: Callable[[Array], Array]) -> tuple[Array, Array]:
+    def affine(self, coef: Array, intercept: Array, missing_sums: Callable[[Array], Array]) -> tuple[Array, Array]:
         """Return the factor and the shift of the scores of rows, each of shape (n_rows, n_outputs).
 
-        ``missing_sums`` returns the sums over the missing features of each row of several vectors, rows of a matrix.
+        The factor is 0 if no feature is observed. ``missing_sums`` returns the sums over the missing features of each
+        row of several vectors, rows of a matrix.
         """
-        n_outputs, n_features = self.coef.shape
-        sums = missing_sums(np.vstack([np.ones(n_features), self.contribution, self.at_mean]))
+        coef = coef.astype(np.float64)
+        n_outputs, n_features = coef.shape
+        at_mean, contribution = self.mean * coef, np.abs(coef) * self.deviation
+        sums = missing_sums(np.vstack([np.ones(n_features), contribution, at_mean]))
         count, lost, mean_lost = np.split(sums, [1, n_outputs + 1], axis=1)
-        factor = np.where(count == 0.0, 1.0, self.factors(count, lost))
-        total = self.at_mean.sum(axis=1)
-        shift = self.intercept + total - factor * (total - mean_lost)
-        return factor, np.where(count == 0.0, self.intercept, shift)
+        total, missing = contribution.sum(axis=1), count / n_features
+        lost_share = np.divide(lost, total, out=missing + np.zeros_like(total), where=total > 0.0)
+        share = np.maximum(1.0 - lost_share, 0.5 * (1.0 - missing))
+        factor = np.divide(1.0, share, out=np.zeros_like(share), where=missing < 1.0)
+        factor, at_mean = np.where(count == 0.0, 1.0, factor), at_mean.sum(axis=1)
+        return factor, np.where(count == 0.0, intercept, intercept + at_mean - factor * (at_mean - mean_lost))
 
-    def lost_variances(self, missing: Any) -> Array:
-        """Return the sum of ``w_d^2 sd_d^2`` over the missing features, what the scores vary by without these."""
-        return times(missing, np.square(self.contribution))
+    def normal_scores(
+        self, X: Any, coef: Array, intercept: Array, has_covariance: bool = True, noise: Noise | None = None
+    ) -> Iterator[ScoreMoments]:
+        """Yield all rows with the moments of their scores, which vary by what the rule leaves out.
+
+        That is the sum of ``w_d^2 sd_d^2`` over the missing features.
+        """
+        for where in row_chunks(X, len(coef)):
+            rows, lost = AffineRows(X[where], coef, intercept, self), None
+            if has_covariance and rows.missing is not None:
+                lost = times(rows.missing, np.square(self.deviation * coef.astype(np.float64)))[:, :, None]
+            yield ScoreMoments(np.arange(X.shape[0])[where], rows.scores(coef), lost)
 
 
 class AffineRows:
@@ -157,23 +173,24 @@ class AffineRows:
     ----------
     given : ndarray or sparse array of shape (n_rows, n_features)
         The rows. NaN is a missing feature, if there is a rule.
-    intercept : ndarray of shape (n_outputs,)
+    coef, intercept : ndarray of shape (n_outputs, n_features) and (n_outputs,)
+        Those of the model.
     rule : Rescaled, default=None
         The rule for missing features.
     """
 
-    def __init__(self, given: Any, intercept: Array, rule: Rescaled | None = None) -> None:
-        self.given, self.intercept, self.rule = given, intercept, rule
+    def __init__(self, given: Any, coef: Array, intercept: Array, rule: Rescaled | None = None) -> None:
+        self.given, self.coef, self.intercept, self.rule = given, coef, intercept, rule
         self.filled, self.missing = given, None  # 0 for missing features; 1 for these, else 0
         shape = given.shape[0], len(intercept)
         self.factor, self.shift = np.ones(shape), np.broadcast_to(intercept, shape)
         if rule is not None and has_missing(given):
             self.filled, self.missing = zero_missing(given), mark_missing(given)
-            self.factor, self.shift = rule.affine(partial(times, self.missing))
+            self.factor, self.shift = rule.affine(coef, intercept, partial(times, self.missing))
 
     def take(self, index: Any) -> AffineRows:
         """Return some of the rows."""
-        return AffineRows(self.given[index], self.intercept, self.rule)
+        return AffineRows(self.given[index], self.coef, self.intercept, self.rule)
 
     def scores(self, coef: Array) -> Array:
         return self.factor * times(self.filled, coef) + self.shift
@@ -184,14 +201,13 @@ class AffineRows:
         return total if self.missing is None else total - times(self.missing, coef)
 
 
-def rescaled_scores(X: Any, coef: Array, intercept: Array, mean: Array, deviation: Array) -> Array:
-    """Return the scores of rows by the rule of ``missing="rescale"``, in the precision of `linear_scores`."""
+def scores_of_rule(rule: Any, X: Any, coef: Array, intercept: Array) -> Array:
+    """Return the scores of rows by a rule for missing features, in the precision of `linear_scores`."""
     if not has_missing(X):
         return linear_scores(X, coef, intercept)
-    rule = Rescaled(coef, intercept, mean, deviation)
     scores = np.empty((X.shape[0], len(coef)), dtype=np.result_type(X.dtype, coef.dtype))
-    for where in row_chunks(X, len(coef)):
-        scores[where] = AffineRows(X[where], intercept, rule).scores(coef)
+    for part in rule.normal_scores(X, coef, intercept, has_covariance=False):
+        scores[part.rows] = part.mean
     return scores
 
 

@@ -17,7 +17,8 @@ from dropmargin.estimators import missing, validation
 from dropmargin.estimators.conditional import FactorModel, factor_model
 from dropmargin.estimators.deleted import scores_of_deleted
 from dropmargin.estimators.fitting import coefficients
-from dropmargin.estimators.moments import NoisyScores, ScoreMoments
+from dropmargin.estimators.missing import AffineRows, Rescaled, ScoreMoments
+from dropmargin.estimators.moments import NoisyScores
 from dropmargin.estimators.parameters import RunParameters, SharedParameters, check_parameter
 from dropmargin.noise import DropoutNoise, Noise, as_noise
 from dropmargin.typing import Array
@@ -50,38 +51,37 @@ class Prediction(RunParameters, SharedParameters, BaseEstimator):
         coef, intercept = coefficients(self)
         return as_dense(coef), intercept
 
-    def _factor_model(self) -> FactorModel:
-        return factor_model(self)
-
-    def _rule(self) -> missing.Rescaled:
-        return missing.Rescaled(*self._coefficients(), self.feature_means_, self.feature_deviations_)
+    def _rule(self) -> Any:
+        """Return the rule for missing features, ``None`` if they are an error."""
+        if self.missing == "error":
+            return None
+        if self.missing == "conditional":
+            return factor_model(self)
+        return Rescaled(self.feature_means_, self.feature_deviations_)
 
     def _scores(self, X: Any) -> Array:
         """Return the scores of checked rows, one column per output."""
         if self.missing == "error" or not has_missing(X):
             return linear_scores(X, *coefficients(self))
-        if self.missing == "conditional":
-            return self._factor_model().scores(canonical(X), *self._coefficients())
-        statistics = self.feature_means_, self.feature_deviations_
-        return missing.rescaled_scores(X, *self._coefficients(), *statistics)
+        return missing.scores_of_rule(self._rule(), canonical(X), *self._coefficients())
 
-    def _normal_scores(self, X: Any, has_covariance: bool = True, noise: Noise | None = None) -> Iterator[ScoreMoments]:
-        """Yield checked rows with the moments of the scores of the complete rows; see `FactorModel.normal_scores`.
-
-        Without missing features, all rows are complete. With ``missing="rescale"``, scores vary by what the rule leaves
-        out.
-        """
-        (coef, intercept), X = self._coefficients(), canonical(X)
-        if self.missing == "error" or not has_missing(X):
-            yield ScoreMoments(np.arange(X.shape[0]), linear_scores(X, coef, intercept), None)
-        elif self.missing == "conditional":
-            yield from self._factor_model().normal_scores(X, coef, intercept, has_covariance, noise)
+    def _normal_scores(self, X: Any) -> Iterator[ScoreMoments]:
+        """Yield checked rows with the moments of the scores of the complete rows, by the rule for missing features."""
+        rule, X = self._rule(), canonical(X)
+        if rule is None or not has_missing(X):
+            yield ScoreMoments(np.arange(X.shape[0]), linear_scores(X, *self._coefficients()), None)
         else:
-            rule = self._rule()
-            for where in row_chunks(X, len(coef)):
-                rows = missing.AffineRows(X[where], intercept, rule)
-                lost = None if rows.missing is None else rule.lost_variances(rows.missing)[:, :, None]
-                yield ScoreMoments(np.arange(X.shape[0])[where], rows.scores(coef), lost)
+            yield from rule.normal_scores(X, *self._coefficients())
+
+    def _score_moments(self, X: Any) -> tuple[Array, Array]:
+        """Return means and variances of these scores, of shape (n_rows, n_outputs) each."""
+        mean = np.empty((X.shape[0], len(self._coefficients()[1])), dtype=np.result_type(X.dtype, self.coef_.dtype))
+        variance = np.zeros(mean.shape)
+        for part in self._normal_scores(X):
+            mean[part.rows] = part.mean
+            if part.covariance is not None:
+                variance[part.rows] = np.maximum(part.variance, 0.0)
+        return mean, variance
 
     def _resolved_noise(self, noise: Any) -> Noise:
         """Return a noise for the features and their training means; ``None`` means that of the estimator."""
@@ -96,29 +96,26 @@ class Prediction(RunParameters, SharedParameters, BaseEstimator):
         ``of_complete``: with ``missing="conditional"``, the scores are those of the complete rows, which vary by the
         missing features as well.
         """
-        coef, intercept = self._coefficients()
-        variance, names = noise.variance(), getattr(self, "feature_names_in_", None)
-        X = validation.check_entries(X, noise, names)
-        members, rule = np.arange(X.shape[0]), None
-        if self.missing == "conditional" and has_missing(X):
+        (coef, intercept), variance = self._coefficients(), noise.variance()
+        X = validation.check_entries(X, noise, getattr(self, "feature_names_in_", None))
+        members, rule = np.arange(X.shape[0]), self._rule()
+        if isinstance(rule, FactorModel) and has_missing(X):
             members = members[:0]
-            for scores in self._normal_scores(X, of_complete, None if variance.is_zero else noise):
+            own = rule.normal_scores(X, coef, intercept, of_complete, None if variance.is_zero else noise)
+            for scores in own:
                 if scores.covariance is not None:
                     yield scores
                 else:
                     members = scores.rows
             X = X[members]
-        elif self.missing == "rescale" and has_missing(X):
-            rule = self._rule()
+        rescaled = rule if isinstance(rule, Rescaled) else None
         n_groups = 0 if variance.groups is None else int(variance.groups.max()) + 1
         for where in row_chunks(X, (n_groups + len(coef)) * len(coef)):
-            yield NoisyScores(members[where], missing.AffineRows(X[where], intercept, rule), coef, noise)
+            yield NoisyScores(members[where], AffineRows(X[where], coef, intercept, rescaled), noise)
 
     def _deleted_scores(self, rows: DeletedRows) -> Any:
         """Return the function of coefficients and intercepts that gives the scores of rows with deleted features."""
-        if self.missing == "conditional":
-            return scores_of_deleted(rows, model=self._factor_model())
-        return scores_of_deleted(rows, statistics=(self.feature_means_, self.feature_deviations_))
+        return scores_of_deleted(rows, self._rule())
 
     def sparsify(self) -> Self:
         """Convert the coefficients to a sparse array, as in `sklearn.svm.LinearSVC`.

@@ -64,13 +64,8 @@ class Regression(RegressorMixin, Prediction):
 
     def _with_deviations(self, X: Any) -> tuple[Array, Array]:
         """Return the predictions of checked rows, and their standard deviations given the observed features."""
-        means = np.empty(X.shape[0], dtype=np.result_type(X.dtype, self.coef_.dtype))
-        deviations = np.zeros(X.shape[0])
-        for part in self._normal_scores(X):
-            means[part.rows] = part.mean[:, 0]
-            if part.covariance is not None:
-                deviations[part.rows] = np.sqrt(np.maximum(part.variance[:, 0], 0.0))
-        return means, deviations
+        mean, variance = self._score_moments(X)
+        return mean[:, 0], np.sqrt(variance[:, 0])
 
     def predict_interval(self, X: Any, coverage: float = 0.9, *, residual_deviation: float | None = None) -> Array:
         """Return an interval for the number of each row of ``X``, which is wider if features are missing.

@@ -182,7 +182,7 @@ class _Graph:
         """Add the scores of the outputs, with the rule of the model for missing values."""
         X, missing = self._cast(X, self._dtype), getattr(self.model, "missing", "error")
         if missing == "conditional":
-            X, *_ = self._filled(X, self.model._factor_model())
+            X, *_ = self._filled(X, self.model._rule())
         if missing == "rescale":
             return self._rescaled_scores(X)
         return self.add("Add", self.add("MatMul", X, self._coef.T), self._intercept)
