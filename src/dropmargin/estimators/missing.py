@@ -98,7 +98,7 @@ class _ObservedOnly(Noise):
     def has_log_mgf(self) -> bool:
         return self.noise.has_log_mgf
 
-    def take(self, features: Any) -> _ObservedOnly:
+    def take(self, features: Any, rows: Array | None = None) -> _ObservedOnly:
         return _ObservedOnly(self.noise.take(features))
 
     def variance(self) -> Variance:

@@ -13,6 +13,7 @@ from dropmargin.data import entry_range, worst_column
 from dropmargin.data.inputs import check_unmasked
 from dropmargin.data.missing_values import has_missing, zero_missing
 from dropmargin.noise import Noise
+from dropmargin.noise.base import check_sign
 from dropmargin.typing import Array
 
 # Weighted sums of squares of larger entries may overflow: in double precision, and in single precision.
@@ -168,11 +169,8 @@ def check_range(low: float, largest: float, noise: Noise | None, where: Callable
             f"X has values up to {largest:.1e} in {where(False)}, whose squares overflow; "
             "scale it, for example with sklearn.preprocessing.MaxAbsScaler."
         )
-    if noise is not None and not noise.allows_negative and low < 0.0:
-        raise ValueError(
-            f"{type(noise).__name__} needs X >= 0, but X has {low:g} in {where(True)}. "
-            "For negative values choose DropoutNoise or GaussianNoise."
-        )
+    if noise is not None and low < 0.0 and not noise.allows_negative:
+        check_sign(noise, low, f" in {where(True)}")
 
 
 def holds_squares(largest: float) -> bool:

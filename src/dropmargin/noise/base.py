@@ -215,13 +215,15 @@ class Noise(BaseEstimator):
         """Whether the class defines `draw`."""
         return type(self).draw is not Noise.draw
 
-    def take(self, features: Any) -> Noise:
-        """Return the noise of some features.
+    def take(self, features: Any, rows: Array | None = None) -> Noise:
+        """Return the noise of some features, or of entries.
 
         Parameters
         ----------
         features : slice, array of bool or array of int
             The features.
+        rows : ndarray of int, default=None
+            The row of each of these, if they are the features of entries of several rows.
 
         Returns
         -------
@@ -233,21 +235,6 @@ class Noise(BaseEstimator):
             if np.ndim(value):
                 setattr(taken, name, np.asarray(value, dtype=np.float64)[features])
         return taken
-
-    def take_entries(self, features: Array, rows: Array) -> Noise:
-        """Return the noise of entries, given the feature and the row of each; `draw` then corrupts them.
-
-        Parameters
-        ----------
-        features, rows : ndarray of int
-            One per entry.
-
-        Returns
-        -------
-        Noise
-            A copy.
-        """
-        return self.take(features)
 
     def sample(self, X: Any, random_state: Any = None) -> Any:
         """Return a corrupted copy of ``X``.
@@ -276,43 +263,41 @@ class Noise(BaseEstimator):
         noise = self.resolve(X.shape[1])
         if noise.needs_means and stores_zeros(X):
             noise = noise.with_means(feature_means(one_partition(X), has_missing=False))
-        if not self.allows_negative and entry_range(X)[0] < 0.0:
-            raise ValueError(
-                f"{type(self).__name__} needs X >= 0, but X has {entry_range(X)[0]:g}. "
-                "For negative values choose DropoutNoise or GaussianNoise."
-            )
+        check_sign(self, entry_range(X)[0])
         rng = check_random_state(random_state)
 
         def corrupt(values: Array, features: Any) -> Array:
-            rows = entry_rows(canonical(X))
-            own = noise.take(features) if rows is None else noise.take_entries(features, rows)
-            return own.draw(values, rng).astype(values.dtype)
+            return noise.take(features, entry_rows(canonical(X))).draw(values, rng).astype(values.dtype)
 
         sampled = map_entries(X, corrupt, zeros_stay=not noise.corrupts_zeros, what=f"A sample of {self!r}")
         return sampled.copy()  # no index arrays shared with X: the caller may eliminate zeros in place
 
     def _parameter(self, name: str, n_features: int, low: float, high: float, range_: str) -> Array:
         """Return a parameter as an array after checking its length, its finiteness and its range."""
-        given = getattr(self, name)
-        label = f"{name} of {type(self).__name__}"
+        given, label = getattr(self, name), f"{name} of {type(self).__name__}"
         try:
             value = np.asarray(given)
         except ValueError:  # a ragged list
             value = np.asarray(None)
-        if value.dtype.kind not in "fiu":
-            raise ValueError(f"{label} must be a number or one number per feature, got {given!r}.")
+        if value.dtype.kind not in "fiu" or value.shape not in ((), (n_features,)):
+            got = f"{name} has shape {value.shape}" if value.dtype.kind in "fiu" else f"got {given!r}"
+            raise ValueError(f"{label} must be a number or one number per feature: X has {n_features} features, {got}.")
         value = value.astype(np.float64)
-        if value.ndim > 1 or (value.ndim == 1 and value.shape != (n_features,)):
-            raise ValueError(
-                f"{label} must be a number or one number per feature: "
-                f"X has {n_features} features, {name} has shape {value.shape}."
-            )
         wrong = ~((value >= low) & (value < high))  # also true for NaN
         if wrong.any():
-            where = "" if value.ndim == 0 else f" at feature {int(np.argmax(wrong))}"
-            got = float(value if value.ndim == 0 else value[np.argmax(wrong)])
-            raise ValueError(f"{label} must be in {range_}, got {got!r}{where}.")
+            first = int(np.argmax(wrong))
+            where = f" at feature {first}" if value.ndim else ""
+            raise ValueError(f"{label} must be in {range_}, got {float(value.flat[first])!r}{where}.")
         return value
+
+
+def check_sign(noise: Noise, lowest: float, where: str = "") -> None:
+    """Raise a `ValueError` if the lowest entry of ``X`` is negative, and the distribution is not defined there."""
+    if lowest < 0.0 and not noise.allows_negative:
+        raise ValueError(
+            f"{type(noise).__name__} needs X >= 0, but X has {lowest:g}{where}. "
+            "For negative values choose DropoutNoise or GaussianNoise."
+        )
 
 
 def as_noise(noise: Any, reference: str = "mean") -> Noise | None:

@@ -98,19 +98,12 @@ class DropoutNoise(Noise):
             return None
         return DropoutNoise(self.rate, reference=self.reference_values - feature_means, groups=self.groups)
 
-    def take(self, features: Any) -> DropoutNoise:
-        taken = DropoutNoise(self.rate, reference=self.reference)
-        for name in ("rate", "reference"):
-            if np.ndim(getattr(self, name)):
-                setattr(taken, name, np.asarray(getattr(self, name), dtype=np.float64)[features])
-        if self.groups is not None:
-            taken.groups = np.unique(np.asarray(self.groups)[features], return_inverse=True)[1]
-        return taken
-
-    def take_entries(self, features: Array, rows: Array) -> DropoutNoise:
-        taken = self.take(features)
+    def take(self, features: Any, rows: Array | None = None) -> Noise:
+        taken: Any = super().take(features)
         if self.groups is not None:  # entries of one row and one group are dropped together
-            taken.groups = np.unique(np.stack([rows, taken.groups]), axis=1, return_inverse=True)[1].ravel()
+            groups = np.asarray(self.groups)[features]
+            groups = groups if rows is None else np.stack([rows, groups])
+            taken.groups = np.unique(groups, axis=-1, return_inverse=True)[1].ravel()
         return taken
 
     def variance(self) -> Variance:

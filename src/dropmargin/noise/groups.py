@@ -26,31 +26,24 @@ def group_features(groups: Any, n_features: int, feature_names: Sequence[str] | 
     ``"left_*"``. A feature in no group of a mapping is a group of its own, with ``None`` for a name. Groups of an array
     are sorted; those of a mapping have its order.
     """
-    if isinstance(groups, Mapping):
-        return _from_mapping(groups, n_features, feature_names)
-    given = np.asarray(groups)
-    if given.ndim != 1 or given.dtype.kind not in "iuUSO":
-        raise ValueError(f"{_FORMS}; got {groups!r}.")
-    if len(given) != n_features:
-        raise ValueError(f"groups has {len(given)} values, but X has {n_features} features. {_FORMS}.")
-    names, numbers = np.unique(given.astype(str) if given.dtype.kind == "O" else given, return_inverse=True)
-    return numbers, names.tolist()
-
-
-def _from_mapping(
-    groups: Mapping[Any, Any], n_features: int, feature_names: Sequence[str] | None
-) -> tuple[Array, list[Any]]:
+    if not isinstance(groups, Mapping):
+        given = np.asarray(groups)
+        if given.ndim != 1 or given.dtype.kind not in "iuUSO":
+            raise ValueError(f"{_FORMS}; got {groups!r}.")
+        if len(given) != n_features:
+            raise ValueError(f"groups has {len(given)} values, but X has {n_features} features. {_FORMS}.")
+        names, numbers = np.unique(given.astype(str) if given.dtype.kind == "O" else given, return_inverse=True)
+        return numbers, names.tolist()
     numbers = np.full(n_features, -1)
     for number, (name, members) in enumerate(groups.items()):
         listed = [members] if isinstance(members, (str, Integral)) else list(members)
         found = [index for member in listed for index in _find(member, name, n_features, feature_names)]
         if not found:
             raise ValueError(f"Group {name!r} of groups is empty: give it at least one feature.")
-        taken = [index for index in found if numbers[index] >= 0]
-        if taken:
-            other = list(groups)[numbers[taken[0]]]
-            feature = _shown(taken[0], feature_names)
-            raise ValueError(f"Feature {feature} is in groups {other!r} and {name!r}: groups must not overlap.")
+        for index in found:
+            if numbers[index] >= 0:
+                feature, other = index if feature_names is None else feature_names[index], list(groups)[numbers[index]]
+                raise ValueError(f"Feature {feature!r} is in groups {other!r} and {name!r}: groups must not overlap.")
         numbers[found] = number
     alone = np.flatnonzero(numbers < 0)
     numbers[alone] = len(groups) + np.arange(len(alone))
@@ -59,29 +52,22 @@ def _from_mapping(
 
 def _find(member: Any, group: Any, n_features: int, feature_names: Sequence[str] | None) -> list[int]:
     """Return the features that a member of a group stands for: an index, a name, or a pattern."""
+    fault = "use names, patterns or indices of features"
     if isinstance(member, Integral) and not isinstance(member, bool):
-        if not -n_features <= int(member) < n_features:
-            raise ValueError(f"Group {group!r} of groups has feature {member}, but X has {n_features} features.")
-        return [int(member) % n_features]
-    if not isinstance(member, str):
-        raise ValueError(f"Group {group!r} of groups has {member!r}: use names, patterns or indices of features.")
-    if feature_names is None:
-        raise ValueError(
-            f"Group {group!r} of groups has the name {member!r}, but X has no feature names: "
-            "pass a data frame, or use indices of features."
-        )
-    found = [index for index, name in enumerate(feature_names) if name == member]
-    found = found or [index for index, name in enumerate(feature_names) if fnmatchcase(name, member)]
-    if not found:
-        raise ValueError(
-            f"Group {group!r} of groups has {member!r}, but X has no feature of that name. "
-            f"Its features are {list(map(str, feature_names[:10]))!r}{' ...' if len(feature_names) > 10 else ''}."
-        )
-    return found
-
-
-def _shown(index: int, feature_names: Sequence[str] | None) -> str:
-    return str(index) if feature_names is None else repr(str(feature_names[index]))
+        if -n_features <= int(member) < n_features:
+            return [int(member) % n_features]
+        fault = f"X has {n_features} features"
+    elif isinstance(member, str) and feature_names is None:
+        fault = "X has no feature names: pass a data frame, or use indices of features"
+    elif isinstance(member, str) and feature_names is not None:
+        names = list(map(str, feature_names))
+        for is_meant in (str.__eq__, fnmatchcase):
+            found = [index for index, name in enumerate(names) if is_meant(name, member)]
+            if found:
+                return found
+        shown = f"{names[:10]!r}{' ...' if len(names) > 10 else ''}"
+        fault = f"X has no feature of that name. Its features are {shown}"
+    raise ValueError(f"Group {group!r} of groups has {member!r}: {fault}.")
 
 
 def group_rates(rate: Any, numbers: Array, names: list[Any]) -> Any:
@@ -98,10 +84,9 @@ def group_rates(rate: Any, numbers: Array, names: list[Any]) -> Any:
     if given.ndim == 0:
         return rate
     if given.shape == numbers.shape:
-        lowest, highest = (np.full(len(names), start) for start in (np.inf, -np.inf))
-        np.minimum.at(lowest, numbers, given)
-        np.maximum.at(highest, numbers, given)
-        if (lowest == highest).all():
+        of_group = np.zeros(len(names))
+        of_group[numbers] = given
+        if np.array_equal(of_group[numbers], given):
             return given
     if given.shape != (len(names),):
         raise ValueError(

@@ -81,7 +81,7 @@ class NoiseTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self : NoiseTransformer
             The fitted transformer.
         """
-        self._fit(X)
+        self._checked(X, reset=True)
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
@@ -99,7 +99,7 @@ class NoiseTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         ndarray or CSR matrix of shape (n_samples, n_features)
             The corrupted rows; sparse if ``X`` is.
         """
-        X, noise = self._fit(X)
+        X, noise = self._checked(X, reset=True)
         return X if noise is None else noise.sample(X, self.random_state)
 
     def transform(self, X: Any) -> Any:
@@ -116,31 +116,23 @@ class NoiseTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             The rows; sparse if ``X`` is.
         """
         check_is_fitted(self)
-        noise = self._checked_noise()
-        X = validate_rows(self, X, reset=False)
-        if noise is None:
-            return X
-        noise = self._resolve(noise)
-        return X if self.when == "fit" else noise.sample(X, self.random_state)
+        X, noise = self._checked(X, reset=False)
+        return X if noise is None or self.when == "fit" else noise.sample(X, self.random_state)
 
-    def _fit(self, X: Any) -> tuple[Any, Noise | None]:
-        noise = self._checked_noise()
-        X = validate_rows(self, X, reset=True)
-        if noise is not None and noise.needs_means:
-            self.feature_means_ = feature_means(one_partition(canonical(X)), has_missing=False)
-        elif hasattr(self, "feature_means_"):  # of an earlier fit
-            del self.feature_means_
-        return X, None if noise is None else self._resolve(noise)
-
-    def _resolve(self, noise: Noise) -> Noise:
-        """Return the noise for the features and the feature means of the training data."""
-        noise = noise.resolve(self.n_features_in_, getattr(self, "feature_names_in_", None))
-        return noise.with_means(self.feature_means_) if noise.needs_means else noise
-
-    def _checked_noise(self) -> Noise | None:
+    def _checked(self, X: Any, reset: bool) -> tuple[Any, Noise | None]:
+        """Return rows, and the noise for the features and the feature means of the training data."""
         if not isinstance(self.when, str) or self.when not in _WHEN:
             raise ValueError(f"when must be one of {list(_WHEN)}, got {self.when!r}.")
-        return as_noise(self.noise, reference="zero")
+        noise = as_noise(self.noise, reference="zero")
+        X = validate_rows(self, X, reset=reset)
+        if reset:
+            self.__dict__.pop("feature_means_", None)  # of an earlier fit
+        if noise is None:
+            return X, None
+        noise = noise.resolve(X.shape[1], getattr(self, "feature_names_in_", None))
+        if reset and noise.needs_means:
+            self.feature_means_ = feature_means(one_partition(canonical(X)), has_missing=False)
+        return X, noise.with_means(self.feature_means_) if noise.needs_means else noise
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
