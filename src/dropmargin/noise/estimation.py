@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dropmargin.data.deletion import presence
-from dropmargin.data.inputs import check_rows, column_names
+from dropmargin.data.inputs import check_rows, column_names, with_columns
 from dropmargin.noise.groups import group_features
 from dropmargin.typing import Array
 
@@ -23,7 +23,7 @@ def estimate_dropout_rates(X_train: Any, X_target: Any, groups: Any = None) -> A
     X_train : {array-like, sparse matrix, data frame} of shape (n_train, n_features)
         The training data.
     X_target : {array-like, sparse matrix, data frame} of shape (n_target, n_features)
-        Rows from where the model will be used, with the same features in the same order.
+        Rows from where the model will be used, with the same features; columns of data frames in any order.
     groups : array-like of shape (n_features,) or mapping, default=None
         Groups of features, as for `DropoutNoise`. A group is present in a row if any of its features is; all features
         of a group have the same rate.
@@ -53,33 +53,24 @@ def estimate_dropout_rates(X_train: Any, X_target: Any, groups: Any = None) -> A
     >>> estimate_dropout_rates(train, target)
     array([0.  , 0.75])
     """
-    names = [column_names(X) for X in (X_train, X_target)]
+    names = column_names(X_train)
+    try:
+        X_target = with_columns(X_target, names)
+    except ValueError as error:
+        raise ValueError(f"X_target must have the features of X_train: {error}.") from None
     train, target = (
         check_rows(X, ensure_all_finite=False, input_name=name)
         for name, X in (("X_train", X_train), ("X_target", X_target))
     )
-    _check_same_features(names, train.shape[1], target.shape[1])
-    numbers = None if groups is None else group_features(groups, train.shape[1], names[0])[0]
+    if train.shape[1] != target.shape[1]:
+        raise ValueError(
+            f"X_target must have the features of X_train: X_train has {train.shape[1]} features, X_target has "
+            f"{target.shape[1]}."
+        )
+    numbers = None if groups is None else group_features(groups, train.shape[1], names)[0]
     in_train, in_target = presence(train, numbers), presence(target, numbers)
     in_target = np.where(in_target == 0.0, 1.0 / (target.shape[0] + 1), in_target)
     rates = np.zeros(train.shape[1])
     observed = in_train > 0.0
     rates[observed] = np.maximum(0.0, 1.0 - in_target[observed] / in_train[observed])
     return rates
-
-
-def _check_same_features(names: list[list[str] | None], n_train: int, n_target: int) -> None:
-    in_train, in_target = names
-    if in_train is not None and in_target is not None and in_train != in_target:
-        absent = [name for name in in_train if name not in in_target]
-        added = [name for name in in_target if name not in in_train]
-        what = f"it lacks {absent[:5]!r} and adds {added[:5]!r}" if absent or added else "their order differs"
-        raise ValueError(
-            f"X_target must have the features of X_train in the same order, but {what}. "
-            "Select them with X_target[X_train.columns], or with X_target.reindex(columns=X_train.columns) of pandas, "
-            "which fills absent features with NaN."
-        )
-    if n_train != n_target:
-        raise ValueError(
-            f"X_target must have the features of X_train: X_train has {n_train} features, X_target has {n_target}."
-        )
