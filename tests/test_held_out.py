@@ -272,7 +272,7 @@ def test_errors_say_what_to_do():
         DropoutSVC(probability="sigmoid", multi_class="ovo").fit(X, y)
     with pytest.raises(AttributeError) as caught:
         DropoutSVC(conformal=True).partial_fit(X, y, classes=[0, 1, 2])
-    assert "no partial_fit: conformal=True holds out rows" in str(caught.value.__cause__)
+    assert "no partial_fit with conformal=True, which needs all rows" in str(caught.value.__cause__)
     with pytest.raises(ValueError, match="at least two rows of each class"):
         DropoutSVC(conformal=True).fit(X[:51], y[:51])
     with pytest.raises(ValueError, match="conformal=True is needed before fit"):

@@ -77,7 +77,7 @@ class Classification(ClassParameters, ClassifierMixin, Prediction):
         labels : ndarray of shape (n_samples,)
             Labels of ``classes_``.
         """
-        return self._predicted_labels(self._check_rows(X))
+        return self._labels_of(self._scores(self._check_rows(X)))
 
     def predict_stability(
         self, X: Any, noise: Any = None, method: str = "auto", *, n_draws: int = 2048, random_state: Any = 0
@@ -204,10 +204,6 @@ class Classification(ClassParameters, ClassifierMixin, Prediction):
         for scores in self._noisy_scores(X, noise):
             out[scores.rows] = stability.label_probabilities(scores, index[scores.rows])
         return out * (self.classes_[index] == y)
-
-    def _predicted_labels(self, X: Any) -> Array:
-        """Return the predicted labels of checked rows."""
-        return self._labels_of(self._scores(X))
 
     def _labels_of(self, scores: Array) -> Array:
         """Return the predicted labels from the scores of all outputs."""

@@ -250,7 +250,11 @@ def partition_problem(estimator: MarginalisedModel) -> Problem:
             "missing='conditional' needs all rows in memory, got rows in files or on a cluster: set "
             "missing='rescale', or fit to an array."
         )
-    validation.refuse_held_out(estimator, "rows in files or on a cluster")
+    if held_out := validation.holds_out(estimator):
+        raise ValueError(
+            f"{held_out} holds out rows, and needs all of them in memory, got rows in files or on a cluster: leave it "
+            "out, or fit to an array."
+        )
     return problem_of(estimator)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from sklearn.base import is_classifier
@@ -35,19 +35,6 @@ _N_FOLDS, _N_LEVELS = 5, 11
 _MOST_COPIES, _MOST_ENTRIES = 20_000, 2**27
 
 
-class HeldOutScores(NamedTuple):
-    """Means and variances of the scores of held-out rows, of shape (n_levels, n_rows, n_outputs).
-
-    ``y`` is the index of the class, or the number, of each row; ``shares`` is the mean share of missing features of
-    each level, in ascending order.
-    """
-
-    mean: Array
-    variance: Array
-    y: Array
-    shares: Array
-
-
 def learn(
     model: Any, rows: TrainingRows, splits: Sequence[Any] | None = None, coefs: Any = None, n_threads: int = 1
 ) -> None:
@@ -69,14 +56,15 @@ def learn(
     method = getattr(model, "probability", None)
     if not (method or model.conformal):
         return
-    held = _held_out_scores(model, rows, _splits(model, rows) if splits is None else splits, coefs, n_threads)
+    splits = _splits(model, rows) if splits is None else splits
+    mean, variance, y, shares = _held_out_scores(model, rows, splits, coefs, n_threads)
     if is_classifier(model):
-        calibration.fit(model, held.mean, held.variance, held.y)
-        scores = conformal.of_labels(model, held.mean, held.variance, held.y)
+        calibration.fit(model, mean, variance, y)
+        scores = conformal.of_labels(model, mean, variance, y)
     else:
-        model.residual_deviation_, scores = conformal.of_numbers(held.mean[..., 0], held.variance[..., 0], held.y)
+        model.residual_deviation_, scores = conformal.of_numbers(mean[..., 0], variance[..., 0], y)
     if model.conformal:
-        model.conformal_scores_, model.conformal_shares_ = np.sort(scores, axis=1), held.shares
+        model.conformal_scores_, model.conformal_shares_ = np.sort(scores, axis=1), shares
 
 
 def _splits(model: Any, rows: TrainingRows) -> list[tuple[Array, Array]]:
@@ -98,7 +86,12 @@ def _splits(model: Any, rows: TrainingRows) -> list[tuple[Array, Array]]:
 
 def _held_out_scores(
     model: Any, rows: TrainingRows, splits: Sequence[Any], coefs: Any, n_threads: int
-) -> HeldOutScores:
+) -> tuple[Array, Array, Array, Array]:
+    """Return means and variances of the scores of held-out rows, of shape (n_levels, n_rows, n_outputs).
+
+    Then the index of the class, or the number, of each row, and the mean share of missing features of each level, in
+    ascending order.
+    """
     whole, (levels, groups) = rows.partitions.single(), _levels(model)
     labels, weights = rows.labels[whole.y], whole.sample_weight
     if is_classifier(model):
@@ -121,7 +114,7 @@ def _held_out_scores(
             of_fold.append((*fitted._score_moments(copies), missing_shares(copies)))
         parts.append([np.stack(own) for own in zip(*of_fold, strict=True)])
     mean, variance, shares = (np.concatenate(own, axis=1) for own in zip(*parts, strict=True))
-    return HeldOutScores(mean, variance, labels[held_out[chosen]], shares.mean(axis=1))
+    return mean, variance, labels[held_out[chosen]], shares.mean(axis=1)
 
 
 def _levels(model: Any) -> tuple[Array, Array | None]:

@@ -41,20 +41,17 @@ def restore_columns(X: Any, names: Array | None) -> Any:
     Other input is returned unchanged; scikit-learn raises the error for a frame with unknown names.
     """
     present = column_names(X)
-    if names is None or present is None:
+    if names is None or present is None or len(set(present)) < len(present) or not set(present) < set(names):
         return X
     position = {name: d for d, name in enumerate(names)}
-    if len(set(present)) < len(present) or not set(present) < set(position):
-        return X
-    if not present:
-        return np.full((len(X), len(names)), np.nan)
     positions = [position[name] for name in present]
     if positions != sorted(positions):
         raise ValueError(
             "The feature names should match those that were passed during fit.\n"
             "Feature names must be in the same order as they were in fit; absent features are treated as missing."
         )
-    observed = check_array(X, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan")
+    options: Any = {"dtype": [np.float64, np.float32], "ensure_all_finite": "allow-nan"}
+    observed = check_array(X, **options) if present else np.empty((len(X), 0))
     whole = np.full((len(observed), len(names)), np.nan, dtype=observed.dtype)
     whole[:, positions] = observed
     return whole
@@ -68,18 +65,12 @@ def exclude_missing_from_noise(noise: Noise, has_implicit: bool) -> Noise:
     variance = noise.variance()
     if noise.missing_values is not None or not np.any(variance.of_zero):
         return noise
-    name = type(noise).__name__
-    if variance.depends_on_x:
+    if variance.depends_on_x or has_implicit:
+        what, name = "is sparse with NaN" if has_implicit else "has NaN", type(noise).__name__
         raise ValueError(
-            f"X has NaN, and the variance of {name} depends on the entries and is not zero for zeros: "
-            "missing='rescale' cannot distinguish zeros and NaN. Impute X first, for example with "
-            "sklearn.impute.SimpleImputer."
-        )
-    if has_implicit:
-        raise ValueError(
-            f"X is sparse with NaN, and {name} corrupts zeros that are not stored: missing='rescale' "
-            "cannot distinguish zeros and NaN. Pass X.toarray() if that fits into memory, or choose "
-            "DropoutNoise or PoissonNoise."
+            f"X {what}, and the variance of {name} is not zero for zeros: missing='rescale' cannot distinguish these "
+            "and NaN. Impute X first, for example with sklearn.impute.SimpleImputer, pass X.toarray() if X is sparse, "
+            "or choose DropoutNoise or PoissonNoise."
         )
     return _ObservedOnly(noise)
 

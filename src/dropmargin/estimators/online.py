@@ -27,34 +27,34 @@ _SHOWN_LABELS = 5
 
 def _check_stream(estimator: OnlineMixin) -> bool:
     """Return whether an estimator has `partial_fit`; if not, raise an error that says why."""
-    name = type(estimator).__name__
-    loss = estimator._make_loss()
-    if not isinstance(loss, MomentLoss):
-        raise AttributeError(
-            f"{name} has no partial_fit for {type(loss).__name__}, a loss through the moment generating function: "
-            "partial_fit needs a loss of the mean and the variance of the score. Choose the hinge, logistic or "
-            "quadratic loss, or use fit."
-        )
-    if estimator.l1_ratio != 0.0:
-        raise AttributeError(
-            f"{name} has no partial_fit with l1_ratio={estimator.l1_ratio!r}: the earlier rows are kept as a smooth "
-            "quadratic function, in which an l1 penalty sets no coefficient to zero. Set l1_ratio=0, or use fit."
-        )
-    if estimator.missing != "error":
-        raise AttributeError(
-            f"{name} has no partial_fit with missing={estimator.missing!r}: missing values are treated by statistics "
-            "of all training rows, which are not known before the end of a stream. Set missing='error' and impute the "
-            "missing values of each batch (sklearn.impute.SimpleImputer), or use fit."
-        )
-    if estimator.multi_class == "multinomial":
-        raise AttributeError(
-            f"{name} has no partial_fit with multi_class='multinomial': the earlier rows are kept for each output "
-            "alone, and a softmax couples the outputs. Set multi_class='ovr' or 'ovo', or use fit."
-        )
-    try:
-        validation.refuse_held_out(estimator, "a stream")
-    except ValueError as error:
-        raise AttributeError(f"{name} has no partial_fit: {error}") from None
+    loss, held_out = estimator._make_loss(), validation.holds_out(estimator)
+    refusals = (
+        (
+            not isinstance(loss, MomentLoss),
+            f"for {type(loss).__name__}, a loss through the moment generating function: partial_fit needs a loss of "
+            "the mean and the variance of the score. Choose the hinge, logistic or quadratic loss",
+        ),
+        (
+            estimator.l1_ratio != 0.0,
+            f"with l1_ratio={estimator.l1_ratio!r}: the earlier rows are kept as a smooth quadratic function, in which "
+            "an l1 penalty sets no coefficient to zero. Set l1_ratio=0",
+        ),
+        (
+            estimator.missing != "error",
+            f"with missing={estimator.missing!r}: missing values are treated by statistics of all training rows, which "
+            "are not known before the end of a stream. Set missing='error' and impute the missing values of each batch "
+            "(sklearn.impute.SimpleImputer)",
+        ),
+        (
+            estimator.multi_class == "multinomial",
+            "with multi_class='multinomial': the earlier rows are kept for each output alone, and a softmax couples "
+            "the outputs. Set multi_class='ovr' or 'ovo'",
+        ),
+        (held_out is not None, f"with {held_out}, which needs all rows in memory to hold some out. Leave it out"),
+    )
+    for is_refused, reason in refusals:
+        if is_refused:
+            raise AttributeError(f"{type(estimator).__name__} has no partial_fit {reason}, or use fit.")
     return True
 
 

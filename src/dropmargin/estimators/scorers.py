@@ -53,6 +53,10 @@ class PredictionScorer(RowScorer):
     def of_rows(self, model: MarginalisedModel, X: Any, y: Array) -> Array:
         return self.of_scores(model, model._scores(X), y)
 
+    def expected(self, model: Any, X: Any, y: Array, noise: Noise) -> Array:
+        """Return the expected score of each row under a resolved noise, if it has a closed form."""
+        raise NotImplementedError
+
 
 class Accuracy(PredictionScorer):
     """Whether the label is predicted."""
@@ -65,6 +69,9 @@ class Accuracy(PredictionScorer):
     def of_scores(self, model: MarginalisedClassifier, scores: Array, y: Array) -> Array:
         return model._labels_of(scores) == y
 
+    def expected(self, model: MarginalisedClassifier, X: Any, y: Array, noise: Noise) -> Array:
+        return model._label_probabilities(X, y, noise)
+
 
 class Error(PredictionScorer):
     """Minus the error of the prediction."""
@@ -74,6 +81,9 @@ class Error(PredictionScorer):
 
     def of_scores(self, model: MarginalisedRegressor, scores: Array, y: Array) -> Array:
         return -expected_errors(y - scores[:, 0], np.zeros(len(y)), self.metric)
+
+    def expected(self, model: MarginalisedRegressor, X: Any, y: Array, noise: Noise) -> Array:
+        return -model._errors(X, y, noise, self.metric)
 
 
 class OfDeletedCopies(RowScorer):
@@ -96,24 +106,14 @@ class OfDeletedCopies(RowScorer):
         return scores.reshape(n_copies, len(y)).mean(axis=0)
 
 
-class ExpectedAccuracy(RowScorer):
-    """The probability that the label is predicted if the features are corrupted by noise, in closed form."""
+class Expected(RowScorer):
+    """The expected score of a row if the features are corrupted by noise, in closed form."""
 
-    def __init__(self, noise: Noise) -> None:
-        self.noise = noise
+    def __init__(self, scorer: PredictionScorer, noise: Noise) -> None:
+        self.scorer, self.noise = scorer, noise
 
-    def of_rows(self, model: MarginalisedClassifier, X: Any, y: Array) -> Array:
-        return model._label_probabilities(X, y, model._resolved_noise(self.noise))
-
-
-class ExpectedError(RowScorer):
-    """Minus the expected error if the features are corrupted by noise, in closed form."""
-
-    def __init__(self, noise: Noise, metric: str) -> None:
-        self.noise, self.metric = noise, metric
-
-    def of_rows(self, model: MarginalisedRegressor, X: Any, y: Array) -> Array:
-        return -model._errors(X, y, model._resolved_noise(self.noise), self.metric)
+    def of_rows(self, model: MarginalisedModel, X: Any, y: Array) -> Array:
+        return self.scorer.expected(model, X, y, model._resolved_noise(self.noise))
 
 
 class OfGivenRows:
@@ -130,26 +130,15 @@ class OfGivenRows:
 
 
 def target_scorer(
-    noise: Noise, missing: str, shape: tuple[int, int], names: Any, scorer: PredictionScorer, expected: RowScorer
+    noise: Noise, missing: str, shape: tuple[int, int], names: Any, scorer: PredictionScorer
 ) -> RowScorer:
-    """Return the scorer of rows under a noise: of deleted copies if dropped features are missing, else ``expected``.
+    """Return the scorer of rows under a noise: of deleted copies if dropped features are missing, else the expectation.
 
-    Parameters
-    ----------
-    noise : Noise
-    missing : str
-        The parameter of the model.
-    shape : tuple of int
-        Numbers of rows and features of the whole table.
-    names : sequence of str or None
-        The feature names.
-    scorer : PredictionScorer
-        The score of a copy.
-    expected : RowScorer
-        The expected score of a row whose features are corrupted, and not missing.
+    ``missing`` is the parameter of the model; ``shape`` that of the whole table, with the feature ``names``; ``scorer``
+    the score of a row.
     """
     if missing == "error" or not isinstance(noise, DropoutNoise):
-        return expected
+        return Expected(scorer, noise)
     known = noise.resolve(shape[1], names)
     return OfDeletedCopies(scorer, DeletedCopies(known.rate, known.groups, *shape))
 

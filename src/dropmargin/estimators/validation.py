@@ -76,10 +76,11 @@ def check_weights(sample_weight: Any, n_samples: int, *, is_whole: bool = True) 
         weights = np.asarray(sample_weight, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(f"sample_weight must hold one number per row of X, got {sample_weight!r}.") from error
-    if weights.ndim != 1:
-        raise ValueError(f"sample_weight must be 1D array or scalar, got an array of shape {weights.shape}.")
     if weights.shape != (n_samples,):
-        raise ValueError(f"sample_weight.shape == {weights.shape}, expected ({n_samples},): one weight per row of X.")
+        raise ValueError(
+            f"sample_weight.shape == {weights.shape}, expected ({n_samples},): sample_weight must be 1D array or "
+            "scalar, one weight per row of X."
+        )
     wrong = ~np.isfinite(weights) | (weights < 0.0)
     if wrong.any():
         where = int(np.argmax(wrong))
@@ -123,26 +124,23 @@ def encode_classes(classes: Array, totals: Array, class_weight: Any, estimator: 
 def class_factors(class_weight: Any, classes: Array, totals: Array) -> Array:
     """Return one weight factor per class; for ``"balanced"``, rows are counted by their sample weight."""
     factors = np.ones(len(classes))
-    if class_weight is None:
-        return factors
     if isinstance(class_weight, str) and class_weight == "balanced":
         present = totals > 0.0
         factors[present] = totals.sum() / (present.sum() * totals[present])
-        return factors
-    if not isinstance(class_weight, Mapping):
+    elif isinstance(class_weight, Mapping):
+        labels = classes.tolist()
+        unknown = [label for label in class_weight if label not in labels]
+        missing = [label for label in labels if label not in class_weight]
+        if unknown and missing:  # probably a typing error; scikit-learn has the same rule
+            raise ValueError(
+                f"class_weight has the labels {unknown!r}, which are not in y, and lacks {missing!r}, which are in y."
+            )
+        given = ((f"class_weight[{label!r}]", class_weight.get(label, 1.0)) for label in labels)
+        factors = np.array([check_number(name, factor, 0.0) for name, factor in given])
+        if not np.any(factors * totals):
+            raise ValueError("class_weight is zero for every class of y. At least two classes need a positive weight.")
+    elif class_weight is not None:
         raise ValueError(f"class_weight must be 'balanced', a dict or None, got {class_weight!r}.")
-    labels = classes.tolist()
-    unknown = [label for label in class_weight if label not in labels]
-    missing = [label for label in labels if label not in class_weight]
-    if unknown and missing:  # probably a typing error; scikit-learn has the same rule
-        raise ValueError(
-            f"class_weight has the labels {unknown!r}, which are not in y, and lacks {missing!r}, which are in y."
-        )
-    for index, label in enumerate(labels):
-        if label in class_weight:
-            factors[index] = check_number(f"class_weight[{label!r}]", class_weight[label], 0.0)
-    if not np.any(factors * totals):
-        raise ValueError("class_weight is zero for every class of y. At least two classes need a positive weight.")
     return factors
 
 
@@ -183,12 +181,7 @@ def feature_label(index: int, names: Any) -> str:
     return f"feature {index}" if names is None else f"feature {names[index]!r}"
 
 
-def refuse_held_out(model: Any, where: str) -> None:
-    """Raise a `ValueError` if a model whose rows are not in memory is to learn from held-out rows."""
-    for name, off in (("probability", None), ("conformal", False)):
-        value = getattr(model, name, off)
-        if value != off:
-            raise ValueError(
-                f"{name}={value!r} holds out rows, and needs all of them in memory, got {where}: set {name}={off}, or "
-                "fit to an array."
-            )
+def holds_out(model: Any) -> str | None:
+    """Return the parameter of a model, with its value, that makes its fit learn from held-out rows; else ``None``."""
+    given = ((name, getattr(model, name, None)) for name in ("probability", "conformal"))
+    return next((f"{name}={value!r}" for name, value in given if value), None)

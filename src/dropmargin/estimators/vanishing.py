@@ -107,9 +107,9 @@ class VanishingFeatures:
         parts = [self._order[self._starts[unit] : self._starts[unit + 1]] for unit in units]
         return np.concatenate(parts) if parts else np.empty(0, dtype=int)
 
-    def _without(self, row: PresentUnits, is_lost: Array) -> Array:
-        """Return the scores of a row without some units, one row for each row of ``is_lost``."""
-        is_lost = np.hstack([is_lost, np.zeros((len(is_lost), 1), dtype=bool)])
+    def without(self, row: PresentUnits, is_lost: Array) -> Array:
+        """Return the scores of a row without some units, one row for each row of ``is_lost``, 1 for a lost unit."""
+        is_lost = np.hstack([is_lost > 0.0, np.zeros((len(is_lost), 1), dtype=bool)])
         width, parts = len(row.features), []
         for where in chunks(len(is_lost), width, _CHUNK):
             rows: Any = np.where(is_lost[where][:, row.place], self._vanished[row.features], row.values)
@@ -119,19 +119,3 @@ class VanishingFeatures:
                 rows = sparse.csr_array((rows.ravel(), np.tile(row.features, n), pointers), shape=shape)
             parts.append(self.outputs(rows))
         return np.vstack(parts) if parts else np.empty((0, len(np.atleast_2d(self._model.coef_))))
-
-    def empty(self, row: PresentUnits) -> Array:
-        """Return the scores of a row from which all that can vanish has vanished."""
-        return self._without(row, np.ones((1, len(row.units)), dtype=bool))[0]
-
-    def complete(self, row: PresentUnits) -> Array:
-        """Return the scores of a row from which nothing vanishes."""
-        return self._without(row, np.zeros((1, len(row.units)), dtype=bool))[0]
-
-    def without_each(self, row: PresentUnits) -> Array:
-        """Return the scores of a row without each of its units, one row per unit."""
-        return self._without(row, np.eye(len(row.units), dtype=bool))
-
-    def without_first(self, row: PresentUnits, order: Array) -> Array:
-        """Return the scores of a row after each removal, if its units vanish in this order."""
-        return self._without(row, np.argsort(order) <= np.arange(len(order))[:, None])

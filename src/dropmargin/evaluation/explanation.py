@@ -246,17 +246,19 @@ def explain_rows(vanishing: VanishingFeatures, units: Units, X: Any, n: int, ver
 def _explain_row(
     vanishing: VanishingFeatures, row: PresentUnits, label: int, rival: int, units: Units, n: int
 ) -> RowExplanation:
-    direction, complete = vanishing.direction(label, rival), vanishing.complete(row)
-    contributions = (complete - vanishing.without_each(row)) @ direction
+    n_units, direction = len(row.units), vanishing.direction(label, rival)
+    is_lost = np.vstack([np.zeros(n_units), np.eye(n_units), np.ones(n_units)])  # none, each, all
+    scores = vanishing.without(row, is_lost)
+    contributions = (scores[0] - scores[1:-1]) @ direction
     order = np.argsort(-contributions, kind="stable")
     largest = np.argsort(-np.abs(contributions), kind="stable")[:n]
     listed = order[np.isin(order, largest[contributions[largest] != 0.0])]
     names = [units.names[unit] for unit in row.units[listed].tolist()]
     found: dict[str, Any] = {"features": names, "contributions": contributions[listed], "n_present": len(order)}
-    margin = float(complete @ direction)
+    margin = float(scores[0] @ direction)
     if vanishing.is_regression:
-        return RowExplanation(margin, margin - float(vanishing.empty(row) @ direction), **found)
-    after = vanishing.classes(vanishing.without_first(row, order))
+        return RowExplanation(margin, margin - float(scores[-1] @ direction), **found)
+    after = vanishing.classes(vanishing.without(row, np.argsort(order) <= np.arange(n_units)[:, None]))
     flips = np.flatnonzero(after != label)
     if len(flips):
         found |= {"flip_count": int(flips[0]) + 1, "flips_to": vanishing.labels[after[flips[0]]]}

@@ -31,7 +31,7 @@ from dropmargin.estimators.parameters import (
 )
 from dropmargin.estimators.prediction import Prediction
 from dropmargin.estimators.rows import TrainingRows, check_rows, set_or_delete
-from dropmargin.estimators.scorers import PredictionScorer, RowScorer, target_scorer
+from dropmargin.estimators.scorers import PredictionScorer, target_scorer
 from dropmargin.losses import Loss
 from dropmargin.model_selection.folds import Fold, Targets
 from dropmargin.model_selection.grid import Grid, check_grid, check_noise, check_problems
@@ -147,8 +147,8 @@ class MarginalisedModelCV(Prediction, GridParameters):
         """Raise an error if the targets of the training rows of a fold, without those of weight 0, are too few."""
         raise NotImplementedError
 
-    def _target_scorers(self, noise: Noise) -> tuple[PredictionScorer, RowScorer]:
-        """Return the scorers of a noise that is ``target_noise``: of a copy of a row, and in closed form."""
+    def _target_score(self, noise: Noise) -> PredictionScorer:
+        """Return the score of a row under a noise that is ``target_noise``."""
         raise NotImplementedError
 
     def _search_scorer(self, rows: TrainingRows) -> Any:
@@ -156,7 +156,7 @@ class MarginalisedModelCV(Prediction, GridParameters):
         noise = check_noise("target_noise", self.target_noise, rows)
         if noise is not None:
             shape, names = (rows.n_rows, rows.n_features), rows.feature_names
-            return target_scorer(noise, self.missing, shape, names, *self._target_scorers(noise))
+            return target_scorer(noise, self.missing, shape, names, self._target_score(noise))
         return self._default_scorer if self.scoring in (None, default_scoring(self)) else self._scorer()
 
     def _route(self, sample_weight: Any, groups: Any) -> tuple[dict[str, Any], dict[str, Any]]:

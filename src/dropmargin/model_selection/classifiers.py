@@ -9,14 +9,14 @@ import numpy as np
 from dropmargin.estimators import DropoutLogisticRegression, DropoutSVC, NoisyLinearClassifier
 from dropmargin.estimators.classification import Classification, MarginalisedClassifier
 from dropmargin.estimators.parameters import ApproximationParameter, LossParameter
-from dropmargin.estimators.scorers import Accuracy, ExpectedAccuracy
+from dropmargin.estimators.scorers import Accuracy
 from dropmargin.model_selection.base import MarginalisedModelCV
 from dropmargin.noise import Noise
 from dropmargin.typing import Array
 
 
-def target_scorers(noise: Noise, scoring: Any, multi_class: str) -> tuple[Accuracy, ExpectedAccuracy]:
-    """Return the scorers of a noise that is the parameter ``target_noise``."""
+def target_score(noise: Noise, scoring: Any, multi_class: str) -> Accuracy:
+    """Return the score of a row under a noise that is the parameter ``target_noise``."""
     if scoring is not None:
         raise ValueError(
             f"scoring={scoring!r} scores complete rows, target_noise={noise!r} rows under noise by their expected "
@@ -24,7 +24,7 @@ def target_scorers(noise: Noise, scoring: Any, multi_class: str) -> tuple[Accura
         )
     if multi_class == "ovo":
         raise ValueError("target_noise needs multi_class='ovr', got multi_class='ovo'.")
-    return Accuracy(), ExpectedAccuracy(noise)
+    return Accuracy()
 
 
 class MarginalisedClassifierCV(Classification, MarginalisedModelCV):
@@ -44,8 +44,8 @@ class MarginalisedClassifierCV(Classification, MarginalisedModelCV):
                 "(sklearn.model_selection.StratifiedKFold), or leave out classes with hardly any rows."
             )
 
-    def _target_scorers(self, noise: Noise) -> tuple[Accuracy, ExpectedAccuracy]:
-        return target_scorers(noise, self.scoring, self.multi_class)
+    def _target_score(self, noise: Noise) -> Accuracy:
+        return target_score(noise, self.scoring, self.multi_class)
 
 
 class DropoutSVCCV(ApproximationParameter, MarginalisedClassifierCV):

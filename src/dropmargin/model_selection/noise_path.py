@@ -14,7 +14,7 @@ from dropmargin.estimators.classification import MarginalisedClassifier
 from dropmargin.estimators.fitting import classes_of, problem_of
 from dropmargin.estimators.rows import check_rows
 from dropmargin.estimators.scorers import OfGivenRows, target_scorer
-from dropmargin.model_selection.classifiers import target_scorers
+from dropmargin.model_selection.classifiers import target_score
 from dropmargin.model_selection.folds import Fold
 from dropmargin.model_selection.grid import check_grid, check_noise, check_problems
 from dropmargin.model_selection.search import Search, try_scorer, warn_unconverged
@@ -149,8 +149,8 @@ def noise_path(
     if target is None:
         scorer = check_scoring(model, scoring="accuracy" if scoring is None else scoring)
     else:
-        shape, both = (_num_samples(given[0]), rows.n_features), target_scorers(target, scoring, estimator.multi_class)
-        scorer = OfGivenRows(target_scorer(target, estimator.missing, shape, rows.feature_names, *both))
+        shape, own = (_num_samples(given[0]), rows.n_features), target_score(target, scoring, estimator.multi_class)
+        scorer = OfGivenRows(target_scorer(target, estimator.missing, shape, rows.feature_names, own))
     fold = Fold(rows, given)
     n_threads = effective_n_jobs(estimator.n_jobs)
     search = Search(model, problem, grid, scorer, problem.tol, problem.tol, rows.n_rows, n_threads=n_threads)

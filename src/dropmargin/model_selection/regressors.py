@@ -7,7 +7,7 @@ from typing import ClassVar
 from dropmargin.estimators import DropoutRidge, DropoutSVR
 from dropmargin.estimators.parameters import EpsilonParameter
 from dropmargin.estimators.regression import MarginalisedRegressor, Regression
-from dropmargin.estimators.scorers import R2, Error, ExpectedError
+from dropmargin.estimators.scorers import R2, Error
 from dropmargin.model_selection.base import MarginalisedModelCV
 from dropmargin.noise import Noise
 from dropmargin.typing import Array
@@ -29,14 +29,13 @@ class MarginalisedRegressorCV(Regression, MarginalisedModelCV):
         if not len(y):
             raise ValueError(f"Fold {index} of cv has no training row, or only rows of weight 0.")
 
-    def _target_scorers(self, noise: Noise) -> tuple[Error, ExpectedError]:
+    def _target_score(self, noise: Noise) -> Error:
         if self.scoring is not None and (not isinstance(self.scoring, str) or self.scoring not in _METRICS):
             raise ValueError(
                 f"With target_noise, scoring must be None or one of {sorted(_METRICS)}, whose expectation under noise "
                 f"has a closed form; got {self.scoring!r}."
             )
-        metric = self._target_metric if self.scoring is None else _METRICS[self.scoring]
-        return Error(metric), ExpectedError(noise, metric)
+        return Error(self._target_metric if self.scoring is None else _METRICS[self.scoring])
 
 
 class DropoutRidgeCV(MarginalisedRegressorCV):
