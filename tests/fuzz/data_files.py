@@ -20,6 +20,7 @@ import signal
 import sys
 import tempfile
 import time
+import zipfile
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -102,7 +103,9 @@ def seeds() -> dict[str, list[tuple[bytes, dict[str, object]]]]:
 
 
 def mutate(content: bytes, rng: np.random.Generator) -> bytes:
-    """Return a file with some bytes changed, inserted, removed or repeated."""
+    """Return a file with some bytes changed, inserted, removed or repeated; of an archive, often one of its arrays."""
+    if content.startswith(b"PK") and rng.random() < 0.7:
+        return _with_another_array(content, rng)
     data = bytearray(content)
     for _ in range(int(rng.integers(1, 4))):
         at, length = int(rng.integers(0, len(data) + 1)), int(rng.integers(1, 12))
@@ -123,6 +126,16 @@ def mutate(content: bytes, rng: np.random.Generator) -> bytes:
         elif rng.random() < 0.3:
             del data[at:]
     return bytes(data)
+
+
+def _with_another_array(content: bytes, rng: np.random.Generator) -> bytes:
+    """Return an archive with a mutated array and the right checksums."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(content)) as old, zipfile.ZipFile(stream, "w") as new:
+        chosen = rng.choice(old.namelist())
+        for name in old.namelist():
+            new.writestr(name, mutate(old.read(name), rng) if name == chosen else old.read(name))
+    return stream.getvalue()
 
 
 def check(path: Path, options: ReadOptions) -> str:
