@@ -10,12 +10,10 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from dropmargin.data import as_dense, as_sparse, canonical, linear_scores
-from dropmargin.data.deletion import DeletedRows
 from dropmargin.data.inputs import validate_rows
 from dropmargin.data.missing_values import has_missing, row_chunks
 from dropmargin.estimators import missing, validation
 from dropmargin.estimators.conditional import FactorModel, factor_model
-from dropmargin.estimators.deleted import scores_of_deleted
 from dropmargin.estimators.fitting import coefficients
 from dropmargin.estimators.missing import AffineRows, Rescaled, ScoreMoments
 from dropmargin.estimators.moments import NoisyScores
@@ -112,10 +110,6 @@ class Prediction(RunParameters, SharedParameters, BaseEstimator):
         n_groups = 0 if variance.groups is None else int(variance.groups.max()) + 1
         for where in row_chunks(X, (n_groups + len(coef)) * len(coef)):
             yield NoisyScores(members[where], AffineRows(X[where], coef, intercept, rescaled), noise)
-
-    def _deleted_scores(self, rows: DeletedRows) -> Any:
-        """Return the function of coefficients and intercepts that gives the scores of rows with deleted features."""
-        return scores_of_deleted(rows, self._rule())
 
     def sparsify(self) -> Self:
         """Convert the coefficients to a sparse array, as in `sklearn.svm.LinearSVC`.

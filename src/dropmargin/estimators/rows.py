@@ -138,7 +138,7 @@ def check_rows(estimator: MarginalisedModel, X: Any, y: Any, sample_weight: Any)
         y = validation.check_targets(y)
     else:
         check_classification_targets(y)
-    rows = Rows(canonical(X), y, validation.check_weights(sample_weight, X.shape[0]))
+    rows = Rows(canonical(X, is_sound=True), y, validation.check_weights(sample_weight, X.shape[0]))
     names, are_filled = getattr(estimator, "feature_names_in_", None), estimator.missing == "conditional"
     found = replace(_summary(rows), feature_names=names, are_filled=are_filled)
     most, rank = (int(np.count_nonzero(rows.sample_weight)), found.n_features), estimator.missing_rank

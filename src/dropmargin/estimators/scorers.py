@@ -12,6 +12,7 @@ from dropmargin.data import canonical
 from dropmargin.data.deletion import DeletedCopies
 from dropmargin.estimators.base import MarginalisedModel
 from dropmargin.estimators.classification import MarginalisedClassifier
+from dropmargin.estimators.deleted import scores_of_deleted
 from dropmargin.estimators.fitting import coefficients
 from dropmargin.estimators.regression import MarginalisedRegressor, expected_errors
 from dropmargin.noise import DropoutNoise, Noise
@@ -95,7 +96,7 @@ class OfDeletedCopies(RowScorer):
         self.scorer, self.copies = scorer, copies
 
     def prepare(self, model: MarginalisedModel, X: Any, index: Array) -> Any:
-        return model._deleted_scores(self.copies.of_rows(X, index))
+        return scores_of_deleted(self.copies.of_rows(X, index), model._rule())
 
     def smallest_change(self, n_rows: int) -> float:
         return self.scorer.smallest_change(n_rows * self.copies.n_copies)
