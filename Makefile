@@ -6,13 +6,14 @@ STAMP := $(VENV)/.installed
 SOURCES := pyproject.toml hatch_build.py $(wildcard src/dropmargin/*/_*.[ch] src/dropmargin/*/*/_*.[ch])
 INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check -e
 
-.PHONY: demo test test-all test-lowest lint docs bench reproduce clean help
+.PHONY: demo test test-all test-lowest coverage lint docs bench reproduce clean help
 
 help:
 	@echo "make demo      the main job from end to end on sensors that die; writes dropmargin-demo/report.html"
 	@echo "make test      style, types and tests"
 	@echo "make test-all  those, and the tests that take minutes"
 	@echo "make test-lowest  the tests with the lowest versions of all dependencies; needs Python 3.11 or 3.12"
+	@echo "make coverage  the tests, and which lines of the library they run"
 	@echo "make docs      the documentation as a site, docs/_build/html/index.html; fails on a broken link or example"
 	@echo "make bench     the benchmarks (hours; needs the data, see benchmarks/README.md)"
 	@echo "make reproduce the paper's experiments (hours; downloads the data, see docs/reproduction.md)"
@@ -33,6 +34,12 @@ test-lowest:
 	@$(VENV)-lowest/bin/python -m pip install --quiet --disable-pip-version-check uv
 	@$(VENV)-lowest/bin/uv pip install --quiet --python $(VENV)-lowest/bin/python --resolution lowest-direct -e '.[test]'
 	@$(VENV)-lowest/bin/python -m pytest -q -n auto -m "not slow"
+
+# In one process, because those of pytest-xdist are not measured.
+coverage: $(STAMP)
+	@$(RUN)/python -m pip install --quiet --disable-pip-version-check coverage
+	@$(RUN)/python -m coverage run --branch --source src/dropmargin -m pytest -q -m "not slow"
+	@$(RUN)/python -m coverage report --skip-covered
 
 lint: $(STAMP)
 	@$(RUN)/ruff check --quiet .

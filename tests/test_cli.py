@@ -113,6 +113,16 @@ def test_numbers_and_intervals(files, run):
     assert run("evaluate", "test.csv", "m", "--json").json["rmse"] < 100
 
 
+def test_the_first_index_of_a_model_is_that_of_its_file_and_unknown_labels_are_errors(tmp_path, run):
+    (tmp_path / "a.svm").write_text("1 0:1 1:3\n-1 0:2 1:1\n" * 20)
+    (tmp_path / "b.svm").write_text("1 1:3\n2 1:3\n")  # without an index 0
+    run("train", "a.svm", "m", "--noise", "0.1", "-c", "1")
+    assert run("predict", "b.svm", "m", "--no-header").out.split() == ["1", "1"]
+    outcome = run("evaluate", "b.svm", "m", "--json")
+    assert (outcome.json["accuracy"], outcome.json["unknown_labels"]) == (0.5, 1)
+    assert "has labels that the model does not know, such as 2" in outcome.err
+
+
 @pytest.mark.parametrize("form", ["svm", "npz"])
 def test_matrices_train_the_linear_models(form, files, run):
     rng = np.random.default_rng(1)
@@ -192,10 +202,10 @@ def test_no_file_is_overwritten_without_force(model, files, run):
 
 
 def test_formulas_are_quoted_on_request(files, run):
-    frame = pd.DataFrame({"a": [0.0, 1.0] * 20, "label": ["=1+1", "-2"] * 20})
+    frame = pd.DataFrame({"a": [0.0, 1.0, 2.0] * 20, "label": ["=1+1", "-2", "@A1"] * 20})
     frame.to_csv(files / "f.csv", index=False)
     run("train", "f.csv", "m", "--target", "label", *_FAST)
-    assert set(run("predict", "f.csv", "m", "--no-header", "--safe-csv").out.split()) == {"'=1+1", "-2"}
+    assert set(run("predict", "f.csv", "m", "--no-header", "--safe-csv").out.split()) == {"'=1+1", "-2", "'@A1"}
 
 
 def test_mistakes_are_one_line(model, files, run):
@@ -204,6 +214,7 @@ def test_mistakes_are_one_line(model, files, run):
         (("train", "train.csv", "x"), 2, "--target must name"),
         (("train", "train.csv", "x", "--target", "lable"), 1, "did you mean 'label'?"),
         (("train", "absent.csv", "x", "--target", "label"), 1, "absent.csv: No such file"),
+        (("train", "\x1b[2J.csv", "x", "--target", "label"), 1, "\\x1b[2J.csv: No such file"),
         (("train", "bad.csv", "x", "--target", "b"), 1, "bad.csv:3: "),
         (("train", "train.csv", "x", "--target", "label", "--noise", "2"), 2, "--noise"),
         (("train", "train.csv", "x", "--target", "city", "--task", "numbers"), 1, "not numbers"),

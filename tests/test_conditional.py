@@ -139,19 +139,6 @@ def test_training_rows_take_their_conditional_means(layout):
 # Estimators ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("make", [make_binary, make_multiclass])
-def test_results_do_not_depend_on_the_other_rows(make):
-    X, y = make()
-    bad = np.vstack([with_nan(X, 0.4), with_nan(X, 0.4)[::-1]])  # every pattern twice, and once in the halves
-    model = DropoutLogisticRegression(missing="conditional").fit(X, y)
-    order = np.random.default_rng(0).permutation(len(bad))
-    for method in (model.decision_function, model.predict_proba, model.predict_stability):
-        whole = method(bad)
-        np.testing.assert_allclose(method(bad[order]), whole[order], atol=1e-10)
-        np.testing.assert_allclose(method(bad[: len(X)]), whole[: len(X)], atol=1e-10)
-        np.testing.assert_allclose(method(explicit(bad)), whole, atol=1e-10)
-
-
 @pytest.mark.parametrize(
     ("make", "multi_class"), [(make_binary, "ovr"), (make_multiclass, "ovr"), (make_multiclass, "ovo")]
 )

@@ -31,12 +31,6 @@ _CONTAINERS = {
 }
 
 
-def _with_index_type(X, dtype):
-    X = sparse.csr_array(X)
-    X.indices, X.indptr = X.indices.astype(dtype), X.indptr.astype(dtype)
-    return X
-
-
 @pytest.mark.parametrize(("kind", "name"), deal(_CONTAINERS, CORE))
 def test_every_container_gives_the_dense_model(kind, name):
     X, y = make_multiclass()
@@ -47,15 +41,6 @@ def test_every_container_gives_the_dense_model(kind, name):
 
 
 _INDEX_TYPES = [np.int32, np.int64]
-
-
-@pytest.mark.parametrize(("name", "noise", "index_type"), deal(CORE, NOISES, _INDEX_TYPES))
-def test_sparse_equals_dense_for_every_noise(name, noise, index_type):
-    X, y = make_binary()
-    rows = _with_index_type(X, index_type)
-    model, dense = (fit(ESTIMATORS[name], data, y, noise=NOISES[noise]) for data in (rows, X))
-    assert_close(model, dense)
-    np.testing.assert_array_equal(model.predict(rows), model.predict(X))
 
 
 def _non_canonical(X, index_type):
@@ -102,19 +87,6 @@ def test_non_canonical_csr_gives_the_dense_model_and_is_left_untouched(noise, ki
     dense = fit(estimator, X, y, noise=noise)
     assert_close(model, dense)
     np.testing.assert_allclose(scores, dense.decision_function(X), rtol=1e-9, atol=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("name", "make"), deal(ESTIMATORS, [np.ascontiguousarray, np.asfortranarray, sparse.csr_array, sparse.csc_array])
-)
-def test_the_callers_data_labels_and_weights_are_left_untouched(name, make):
-    X, y = make_binary()
-    estimator = ESTIMATORS[name]
-    X, weights = make(X), np.linspace(0.0, 2.0, len(y))
-    stored = [X.data, X.indices, X.indptr] if sparse.issparse(X) else [X]
-    before = [a.tobytes() for a in [*stored, y, weights]]
-    fit(estimator, X, y, weights, noise=0.3, class_weight="balanced").predict(X)
-    assert [a.tobytes() for a in [*stored, y, weights]] == before
 
 
 # Precision --------------------------------------------------------------------------------------------------------

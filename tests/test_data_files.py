@@ -233,7 +233,7 @@ def test_first_index_and_number_of_features(tmp_path):
 def test_chunks_of_svmlight_are_the_whole_file(tmp_path):
     lines = [f"{i % 3} " + " ".join(f"{j}:{i + j}" for j in range(1, 1 + i % 7)) + "\n" for i in range(200)]
     lines[50] = "1 " + " ".join(f"{j}:1.25" for j in range(1, 80)) + "\n"  # longer than a chunk
-    path = write(tmp_path, "a.svm", "\n".join(lines))
+    path = write(tmp_path, "a.svm", "".join(lines))
     whole = read_data(path)
     options = ReadOptions(zero_based=False, n_features=whole.X.shape[1])
     for size in (1, 7, 64, 1000, 10**6):
@@ -341,6 +341,7 @@ _WRONG = [
     ("a.arrow", b"ARROW1", "not a arrow file", {}, None),
     ("a.npz", b"PK\x03\x04", "cannot be read", {}, None),
     ("a.npz", _archive(X=np.eye(2), y=np.arange(3)), "y has shape", {}, None),
+    ("a.npz", _archive(X=np.eye(2), feature_names=np.array(["a"])), "1 feature_names, but 2 features", {}, None),
     ("a.npz", _archive(X=np.eye(2)), r"no array 'z' \(--target\)", {"target": "z"}, None),
     ("a.npz", _archive(Z=np.eye(2)), "neither an array X nor a sparse matrix, but Z", {}, None),
     ("a.npz", _archive(X=np.array(["a"])), "matrix of numbers", {}, None),

@@ -1,13 +1,10 @@
-"""scikit-learn's own checks of an estimator, all of them, with no expected failure.
-
-A classifier and a regressor meet every check, the other public classes and other parameters a share each.
-Poisson noise is left out: the checks feed it negative data, which it refuses.
-"""
+"""scikit-learn's own checks of an estimator, all of them, with no expected failure."""
 
 from __future__ import annotations
 
 import pytest
 from sklearn.base import clone
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dealing import deal_checks
 from dropmargin import (
@@ -20,12 +17,15 @@ from dropmargin import (
     DropoutSVCCV,
     DropoutSVR,
     DropoutSVRCV,
+    FourierFeatures,
     GaussianNoise,
     LaplaceNoise,
     MCFClassifier,
     NoisyLinearClassifier,
     NoisyLinearClassifierCV,
     NoisyLinearRegressor,
+    TableClassifier,
+    TableRegressor,
 )
 
 _FIRST = [DropoutLogisticRegression(), DropoutSVR()]
@@ -100,3 +100,14 @@ def _equivalence_tol(estimator):
         return 1e-12 if isinstance(estimator, MCFClassifier) else 1e-18
     # without noise, coordinate descent goes another way for a row twice
     return 1e-12 if estimator.noise is None else estimator.tol
+
+
+_FIXED = {"basis": "linear", "noise": 0.1, "C": 1.0, "random_state": 0, "verbose": 0}
+
+
+@pytest.mark.filterwarnings("ignore")
+@parametrize_with_checks(
+    [TableClassifier(**_FIXED), TableRegressor(**_FIXED), FourierFeatures(n_components=20, random_state=0)]
+)
+def test_checks_of_scikit_learn(estimator, check):
+    check(estimator)

@@ -147,7 +147,7 @@ def test_errors_name_what_is_wrong():
         explain(model, X, feature_names=["a", "b"])
     with pytest.raises(ValueError, match="n must be"):
         explain(model, X, n=0)
-    with pytest.raises(ValueError, match="contains NaN"):
+    with pytest.raises(ValueError, match="NaN"):
         explain(model, np.where(X > 1.0, np.nan, X))
     with pytest.raises(ValueError, match=r"missing='rescale' needs statistics of the training data"):
         explain(copy.copy(model).set_params(missing="rescale"), X)

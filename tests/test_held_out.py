@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import sparse
 from sklearn.base import clone, is_classifier
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine
-from sklearn.model_selection import RepeatedStratifiedKFold, StratifiedKFold
+from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import scale
 
 from dropmargin import (
@@ -188,46 +187,6 @@ def test_a_search_fits_no_more_models(search, monkeypatch):
             np.testing.assert_allclose(value, _learnt(stored.best_estimator_)[name], rtol=5e-3, atol=5e-3)
     ask = stored.predict_set if is_classifier(stored) else stored.predict_interval
     np.testing.assert_array_equal(ask(_delete(X, 0.3)), getattr(stored.best_estimator_, ask.__name__)(_delete(X, 0.3)))
-
-
-def test_a_row_may_be_held_out_more_than_once_or_never():
-    X, y = _cancer()
-    options = {"noises": [0.1], "Cs": [0.1], "verbose": 0, "conformal": True}
-    twice = DropoutSVCCV(**options, cv=RepeatedStratifiedKFold(n_splits=3, n_repeats=2, random_state=0)).fit(X, y)
-    once = DropoutSVCCV(**options, cv=[(np.arange(0, 569, 2), np.arange(1, 569, 2))]).fit(X, y)
-    assert twice.best_estimator_.conformal_scores_.shape == (1, 2 * len(y))
-    assert once.best_estimator_.conformal_scores_.shape == (1, len(y) // 2)
-
-
-@pytest.mark.parametrize("model", [DropoutSVC(probability="isotonic"), DropoutRidge(C=0.01)], ids=str)
-def test_rows_of_weight_zero_say_nothing(model):
-    X, y = _cancer()
-    model = model.set_params(missing="rescale", conformal=True)
-    weights = np.ones(len(y))
-    weights[::3] = 0.0
-    wanted, found = clone(model).fit(X[weights > 0.0], y[weights > 0.0]), clone(model).fit(X, y, weights)
-    for name, value in _learnt(wanted).items():
-        np.testing.assert_allclose(getattr(found, name), value, rtol=1e-2, atol=1e-3)
-
-
-def test_sparse_rows_have_the_scores_of_dense_ones():
-    X, y = _cancer()
-    X = np.where(np.abs(X) < 0.5, 0.0, X)
-    model = DropoutSVC(
-        noise=DropoutNoise(0.1, reference="zero"), missing="rescale", probability="sigmoid", conformal=True
-    )
-    dense, found = clone(model).fit(X, y), clone(model).fit(sparse.csr_array(X), y)
-    rows = _delete(X, 0.3)
-    np.testing.assert_allclose(found.predict_proba(rows), dense.predict_proba(rows), atol=0.02)
-    assert np.mean(found.predict_set(rows) == dense.predict_set(rows)) > 0.99
-
-
-def test_training_rows_may_have_missing_values():
-    X, y = _skewed(3000, is_class=True)
-    model = DropoutLogisticRegression(missing="conditional", conformal=True).fit(_delete(X[:1500], 0.3), y[:1500])
-    assert model.conformal_shares_[0] == pytest.approx(0.3, abs=0.02)
-    sets = model.predict_set(_delete(X[1500:], 0.3, 1))
-    assert sets[np.arange(1500), y[1500:]].mean() == pytest.approx(0.9, abs=0.025)
 
 
 # Files and errors -------------------------------------------------------------------------------------------------

@@ -44,15 +44,6 @@ def test_integer_weights_equal_repeated_rows_and_zero_a_removed_one(name, noise,
     assert weighted.objective_ == pytest.approx(repeated.objective_, rel=1e-12 if NOISES[noise] is not None else 1e-9)
 
 
-@pytest.mark.parametrize(("name", "multi_class"), deal(CORE, ["ovr", "ovo"]))
-def test_integer_weights_equal_repeated_rows_with_several_classes_and_sparse_data(name, multi_class):
-    X, y = make_multiclass()
-    weights = np.random.RandomState(5).randint(0, 4, size=len(y))
-    options = {"noise": 0.3, "class_weight": "balanced", "multi_class": multi_class}
-    weighted = fit(CORE[name], sparse.csr_array(X), y, weights, **options)
-    assert_close(weighted, fit(CORE[name], X.repeat(weights, axis=0), y.repeat(weights), **options))
-
-
 @pytest.mark.parametrize(("name", "noise"), deal(ESTIMATORS, NOISES))
 def test_order_of_rows_and_features_does_not_matter_and_flipped_labels_flip_the_signs(name, noise):
     X, y = make_binary()

@@ -6,22 +6,19 @@ from itertools import product
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 from scipy.integrate import quad
 
 from dealing import deal
 from dropmargin.losses import (
     LOSSES,
     EpsilonInsensitive,
-    Exponential,
     GaussianHinge,
     GaussianLogistic,
     Hinge,
     Huber,
     Logistic,
-    MCFLogistic,
     Quadratic,
-    SmoothedHinge,
     as_loss,
 )
 from helpers import MGF_LOSSES, NOISES, SOME_NOISES, plain_loss, plain_variance
@@ -111,7 +108,8 @@ def test_hinges_have_a_subgradient_in_the_kink(name):
 def test_everything_is_finite_at_extremes(name):
     loss = CLASSIFICATION[name]
     for v in (0.0, 1e-300, 1e-30, 1.0, 1e30, 1e300):
-        y, m = (grid.ravel() for grid in np.meshgrid([-1.0, 1.0], [-1e9, -1.0, 0.0, 1.0, 1e9]))
+        sizes = [1e9, *np.linspace(1.0, 40.0, 20), 0.0]
+        y, m = (grid.ravel() for grid in np.meshgrid([-1.0, 1.0], [*sizes, *np.negative(sizes)]))
         given = y, m, np.full_like(m, v)
         with np.errstate(over="ignore" if v == 1e300 else "warn"):
             value, (by_mean, by_variance) = loss.value(*given), loss.gradient(*given)
@@ -121,6 +119,14 @@ def test_everything_is_finite_at_extremes(name):
         assert np.all((value >= 0.0) & (by_variance >= 0.0) & (weight > 0.0))
         if name != "quadratic":
             assert np.all((-y * by_mean >= 0.0) & (-y * by_mean <= 1.0 + 1e-14))
+            with np.errstate(over="ignore"):  # of the square of the mean
+                assert np.isfinite(loss.value(y, np.full_like(y, 1e200), given[2])).all()
+
+
+def test_the_curvature_of_the_logistic_loss_is_continuous_where_its_series_ends():
+    r = np.array([0.0499999, 0.0500001])
+    for below, above in Logistic().curvature(np.ones(2), r, np.zeros(2)):
+        assert above == pytest.approx(below, rel=1e-5)
 
 
 @pytest.mark.parametrize("loss", [Hinge(), GaussianHinge(margin=2.0)], ids=lambda loss: type(loss).__name__)
@@ -134,23 +140,6 @@ def test_a_smoothed_loss_has_curvature_everywhere_and_tends_to_the_loss(loss):
             assert np.all(smooth.curvature(y, m, variance)[0] > 0.0)
             errors.append(np.abs(smooth.value(y, m, variance) - exact).max())
         assert errors[0] > 30.0 * errors[1] > 900.0 * errors[2]
-
-
-def test_a_smoothed_loss_is_the_least_value_with_the_barrier():
-    """Of ``xi - (w / 2) log(xi (xi - z) - v / 4)`` over ``xi``, up to a constant; two kinks take half of it each."""
-    y, m, v = _scores("hinge", n=6, seed=4)
-
-    def least(z, width):
-        xi = ((z + np.sqrt(z**2 + v)) / 2.0)[:, None] + np.geomspace(1e-6, 30.0, 200_000)
-        return (xi - 0.5 * width * np.log(xi * (xi - z[:, None]) - 0.25 * v[:, None])).min(axis=1)
-
-    both = least(y - m - 0.5, 0.15) + least(m - y - 0.5, 0.15)
-    for values, loss in [
-        (least(1.0 - y * m, 0.3), SmoothedHinge(1.0, 0.3)),
-        (both, SMOOTHED["smoothed epsilon-insensitive"]),
-    ]:
-        difference = values - loss.value(y, m, v)
-        assert_allclose(difference, difference[0], atol=1e-6)
 
 
 # Convexity ----------------------------------------------------------------------------------------------------------
@@ -244,21 +233,6 @@ def test_mgf_losses_have_the_derivatives_of_their_values(name):
     assert_allclose(loss.curvature(K), (loss.slope(K + h) - loss.slope(K - h)) / (2 * h), rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize(("loss", "high"), [(Exponential(), [np.inf] * 3), (MCFLogistic(), [1e4, 1.0, 0.0])])
-def test_mgf_losses_at_extremes(loss, high):
-    K = np.array([-1e4, 1e4])
-    assert_array_equal([loss.value(K), loss.slope(K), loss.curvature(K)], np.transpose([[0.0] * 3, high]))
-
-
-def test_only_log_odds_are_called_log_odds():
-    every = CLASSIFICATION | MGF_LOSSES
-    assert [name for name in every if every[name].scores_are_log_odds] == [
-        "logistic",
-        "gaussian logistic",
-        "mcf-logistic",
-    ]
-
-
 # Names and parameters -----------------------------------------------------------------------------------------------
 
 
@@ -274,14 +248,15 @@ def test_as_loss_knows_every_name_and_refuses_what_is_no_loss():
             as_loss(loss, "gaussian")
 
 
-@pytest.mark.parametrize(("wrong", "cls"), deal([0.0, -1.0, np.nan, np.inf, "wide", None], [Hinge, GaussianHinge]))
-def test_a_margin_must_be_positive(wrong, cls):
-    with pytest.raises(ValueError, match="margin"):
-        cls(wrong)
+_WRONG = [-1.0, np.nan, np.inf, "wide", None]
 
 
-@pytest.mark.parametrize("wrong", [-1.0, np.nan, "0.1", None])
-def test_parameters_of_losses_are_checked(wrong):
-    for make, name in [(EpsilonInsensitive, "epsilon"), (Huber, "delta")]:
-        with pytest.raises(ValueError, match=name):
-            make(wrong)
+@pytest.mark.parametrize(
+    ("wrong", "parameter"),
+    deal(
+        _WRONG, [(Hinge, "margin"), (GaussianHinge, "margin"), (EpsilonInsensitive, "epsilon"), (Huber, "delta")], n=8
+    ),
+)
+def test_parameters_of_losses_are_checked(wrong, parameter):
+    with pytest.raises(ValueError, match=parameter[1]):
+        parameter[0](wrong)

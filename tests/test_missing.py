@@ -1,13 +1,10 @@
-"""NaN as a missing feature: the anchored score, training without mean and variance, frames that lack columns."""
+"""NaN as a missing feature: the anchored score, training without mean and variance."""
 
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
-import polars as pl
 import pytest
 from scipy import sparse
-from scipy.optimize import minimize
 
 from datasets import (
     N_FEATURES,
@@ -17,14 +14,17 @@ from datasets import (
     fitted_state,
     make_binary,
     make_multiclass,
-    parameters,
     relative_difference,
     with_nan,
 )
 from dealing import deal
-from dropmargin import DropoutSVC, GaussianNoise, LaplaceNoise, NoisyLinearClassifier, PoissonNoise
+from dropmargin import (
+    DropoutSVC,
+    GaussianNoise,
+    NoisyLinearClassifier,
+    PoissonNoise,
+)
 from dropmargin.noise import Noise, Variance
-from helpers import plain_log_mgf, plain_moment_loss, plain_variance
 
 
 def anchored(model, X):
@@ -85,38 +85,6 @@ def test_a_missing_entry_is_a_zero_where_zeros_have_no_variance(loss, noise):
     assert relative_difference(model.fit(explicit(bad), y), plain) < (1e-5 if noise is None else 1e-6)
 
 
-def plain_objective(loss, noise, X, y, coef):
-    """Return the objective with neither mean nor variance for what is NaN."""
-    w, b, seen, filled = coef[:-1], coef[-1], ~np.isnan(X), np.nan_to_num(X)
-    if loss == "exponential":
-        risk = np.exp((seen * plain_log_mgf(noise, -y[:, None] * w, filled)).sum(axis=1) - y * b)
-    else:
-        risk = plain_moment_loss(loss, y, filled @ w + b, (seen * plain_variance(noise, filled)) @ w**2)
-    return 0.5 * w @ w + risk.sum()
-
-
-@pytest.mark.parametrize(
-    ("loss", "noise"),
-    deal(
-        ["hinge", "logistic", "quadratic", "exponential"],
-        [GaussianNoise(0.5), LaplaceNoise(0.3), GaussianNoise(np.linspace(0.0, 0.9, N_FEATURES))],
-    ),
-)
-def test_a_missing_entry_has_no_variance_under_additive_noise(loss, noise):
-    X, y = make_binary()
-    bad, signs = with_nan(X, 0.5), 2.0 * y - 1.0
-    bad[0] = np.nan  # neither mean nor variance: a score of b and nothing else
-    bad[1, 0] = -0.0
-    model = NoisyLinearClassifier(loss, noise=noise, missing="rescale", tol=1e-12).fit(bad, y)
-    coef = parameters(model)[0]
-    value = plain_objective(loss, noise, bad, signs, coef)
-    assert model.objective_ == pytest.approx(value, rel=1e-9)
-    best = minimize(lambda c: plain_objective(loss, noise, bad, signs, c), coef, options={"gtol": 1e-7})
-    assert value <= best.fun * (1.0 + 1e-7)
-    unaware = NoisyLinearClassifier(loss, noise=noise, tol=1e-12).fit(np.nan_to_num(bad), y)
-    assert relative_difference(unaware, model) > 1e-3
-
-
 @pytest.mark.parametrize("layout", [np.array, explicit])
 def test_means_and_deviations_are_of_observed_entries_by_weight(layout):
     X, y = make_binary()
@@ -128,24 +96,6 @@ def test_means_and_deviations_are_of_observed_entries_by_weight(layout):
     np.testing.assert_allclose(model.feature_means_[:3], np.nanmean(observed, axis=0), rtol=1e-12)
     np.testing.assert_allclose(model.feature_deviations_[:3], np.nanstd(observed, axis=0), rtol=1e-12)
     assert model.feature_means_[3] == model.feature_deviations_[3] == 0.0
-
-
-# Data frames --------------------------------------------------------------------------------------------------------
-
-NAMES = [f"sensor {d}" for d in range(N_FEATURES)]
-
-
-@pytest.mark.parametrize("frame", [pd.DataFrame, lambda X, columns: pl.DataFrame(X, schema=list(columns))])
-def test_an_absent_column_is_missing_in_every_row(frame):
-    X, y = make_multiclass()
-    model = DropoutSVC(missing="rescale").fit(frame(X, columns=NAMES), y)
-    dead = X.copy()
-    dead[:, [1, 4]] = np.nan
-    alive = [d for d in range(N_FEATURES) if d not in (1, 4)]
-    part = frame(X[:, alive], columns=[NAMES[d] for d in alive])
-    np.testing.assert_array_equal(model.predict(part), model.predict(frame(dead, columns=NAMES)))
-    np.testing.assert_allclose(model.decision_function(part), anchored(model, dead), rtol=1e-12, atol=1e-13)
-    np.testing.assert_array_equal(model.predict_stability(part), model.predict_stability(frame(dead, columns=NAMES)))
 
 
 # Errors and tags ----------------------------------------------------------------------------------------------------

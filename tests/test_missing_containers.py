@@ -120,15 +120,6 @@ def test_masked_entries_are_missing_features(data):
     np.testing.assert_array_equal(estimate_dropout_rates(X, masked), estimate_dropout_rates(X, blank))
 
 
-def test_masked_integers_are_missing_features(data):
-    y = data[2]
-    whole = np.arange(320).reshape(80, 4) % 7
-    mask = whole == 3
-    model = DropoutSVC(missing="rescale").fit(np.ma.array(whole, mask=mask), y)
-    expected = DropoutSVC(missing="rescale").fit(np.where(mask, np.nan, whole), y)
-    np.testing.assert_array_equal(model.coef_, expected.coef_)
-
-
 _REFUSING = {
     "fit": lambda X, y, masked: DropoutSVC().fit(masked, y),
     "fit to a list": lambda X, y, masked: DropoutSVC().fit(list(masked), y),

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
-from scipy.optimize import minimize
-from sklearn.svm import SVC
 
+from datasets import blankout
 from dealing import deal
 from dropmargin.data import CompiledRows, FeatureGroups, SparseChunk, Variance, kernels
 from dropmargin.losses import Hinge, Logistic, Quadratic
+from dropmargin.noise import DropoutNoise
 from dropmargin.objective.model import CompiledModel, FactorisedModel, IterativeModel
 from dropmargin.penalties import Penalty
 from dropmargin.solvers import Options
-from dropmargin.solvers.newton import newton, proved_gap
+from dropmargin.solvers.newton import proved_gap
 from dropmargin.solvers.working_sets import restricted, working_sets
+from fuzz.optima import relative_gap
+from fuzz.reference import BinaryProblem
 from helpers import N_FEATURES, NOISES, as_format, given_objective, make_data
 
 needs_kernels = pytest.mark.skipif(not kernels.available(), reason="the kernels were not built: no C compiler")
@@ -157,41 +157,27 @@ def test_compiled_group_sweeps_are_those_of_numpy(dtype, index, to_zero):
 # Kinks and l1 penalties ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("loss", "noise", "l2"), deal(LOSSES, ["dropout", "none", "dropout in groups"], [0.0, 0.5]))
+_WIDE = {
+    "dropout": blankout(0.4),
+    "none": None,
+    "dropout in groups": DropoutNoise(0.4, reference="zero", groups=np.arange(30) // 3),
+}
+
+
+@pytest.mark.parametrize(("loss", "noise", "l2"), deal(LOSSES, _WIDE, [0.0, 0.5]))
 def test_working_sets_reach_the_minimum_with_exact_zeros(loss, noise, l2):
     rng = np.random.default_rng(4)
-    X = sparse.csr_array(rng.poisson(0.3, (80, 30)).astype(float))
-    y = (X[:, [0]].toarray()[:, 0] + 0.3 * rng.normal(size=80) > X[:, [1]].toarray()[:, 0]).astype(int)
-    noises = {
-        **NOISES,
-        "dropout in groups": NOISES["dropout"].__class__(0.4, reference="zero", groups=np.arange(30) // 3),
-    }
-    penalty = Penalty(l2, 2.0)
-    objective = given_objective(X, y, np.ones(80), LOSSES[loss], noises[noise], 2, penalty=penalty, n_parts=1).objective
+    X = rng.poisson(0.3, (80, 30)).astype(float)
+    y = (X[:, 0] + 0.3 * rng.normal(size=80) > X[:, 1]).astype(int)
+    options = {"penalty": Penalty(l2, 2.0), "n_parts": 1}
+    objective = given_objective(sparse.csr_array(X), y, np.ones(80), LOSSES[loss], _WIDE[noise], 2, **options).objective
     found = working_sets(objective, np.zeros((31, 1)), Options(1e-8, 500))
     assert found.converged
-    w = found.coef[:-1, 0]
-    assert 0 < np.count_nonzero(w) < 30
-    # the reference: w = a - b with a, b >= 0, and the loss without its l1 penalty, smoothed by hardly anything
-    smooth = replace(objective, penalty=Penalty(l2))
-    if smooth.has_kink:
-        smooth = smooth.smoothed(np.array([1e-7]))
-
-    def value(ab):
-        point = smooth.at(np.append(ab[:30] - ab[30:60], ab[60])[:, None])
-        gradient = point.gradient[:, 0]
-        slope = np.concatenate([gradient[:-1] + 2.0, 2.0 - gradient[:-1], gradient[-1:]])
-        return point.plain_value[0] + 2.0 * ab[:60].sum(), slope
-
-    bounds = [(0.0, None)] * 60 + [(None, None)]
-    start = np.concatenate([np.maximum(w, 0.0), np.maximum(-w, 0.0), found.coef[-1]])
-    options = {"maxiter": 3000, "maxfun": 20000, "ftol": 1e-15, "gtol": 1e-10}
-    best = min(
-        minimize(value, own, jac=True, bounds=bounds, method="L-BFGS-B", options=options).fun
-        for own in (np.zeros(61), start)
-    )
-    assert found.objective[0] <= best * (1.0 + 1e-6)
+    assert 0 < np.count_nonzero(found.coef[:-1]) < 30
     assert objective.value(found.coef)[0] == pytest.approx(found.objective[0], rel=1e-7)
+    law, groups = ("none",) if noise == "none" else ("dropout", 0.4, "zero"), getattr(_WIDE[noise], "groups", None)
+    problem = BinaryProblem(loss, law, X, 2.0 * y - 1.0, np.ones(80), 2.0, l2, True, groups)
+    assert relative_gap(problem, found.coef[:, 0]) <= 1e-6
 
 
 def test_an_objective_of_some_features_is_that_with_the_other_coefficients_at_zero():
@@ -219,17 +205,3 @@ def test_the_proved_gap_is_never_below_the_gap():
         coef[-1] = 0.0
         point = objective.at(coef)
         assert proved_gap(point)[0] >= point.value[0] - best.objective[0] > 0.0
-
-
-@pytest.mark.parametrize("C", [0.01, 1.0, 30.0])
-def test_the_kink_of_the_hinge_is_smoothed_away_to_the_optimum_of_libsvm(C):
-    X, labels, weights = make_data(80)
-    y = labels[:, 0]
-    given = given_objective(X, (y > 0.0).astype(int), weights, Hinge(), None, 2, C=C)
-    found = newton(given.objective, np.zeros((N_FEATURES + 1, 1)), Options(1e-9, 500))
-    assert found.converged
-    theirs = SVC(kernel="linear", C=C, tol=1e-9).fit(X, y, sample_weight=weights)
-    best = given.value(np.append(theirs.coef_[0], theirs.intercept_)[:, None])[0]
-    value = given.objective.value(found.coef)[0]
-    assert value <= best * (1.0 + 1e-8)
-    assert value == pytest.approx(best, rel=1e-5)  # which is as good as libsvm gets

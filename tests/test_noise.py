@@ -1,4 +1,4 @@
-"""The noises: unbiased, with the variance and the log-MGF that they claim, and errors for parameters out of range."""
+"""The noises: unbiased, with the moments that they claim; as a step of a pipeline; errors of parameters."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
-from datasets import blankout
-from dealing import deal
-from dropmargin.noise import DropoutNoise, GaussianNoise, LaplaceNoise, PoissonNoise, as_noise
+from datasets import blankout, make_binary
+from dealing import deal, deal_checks
+from dropmargin import DropoutNoise, GaussianNoise, LaplaceNoise, NoiseTransformer, PoissonNoise
+from dropmargin.noise import as_noise
 from helpers import N_FEATURES, NOISES, SOME_NOISES, plain_log_mgf
 
 ROW = np.array([0.0, 0.5, 1.0, 2.5, 0.7, 3.0])
@@ -48,23 +49,9 @@ def test_samples_have_the_stated_variance(name, draws):
 
 
 @pytest.mark.parametrize("name", SOME_NOISES)
-def test_log_mgf_is_that_of_the_samples(name, draws):
-    for t in (-0.8, 0.3):
-        tilted = np.exp(t * (draws[name] - ROW))
-        _within_standard_errors(tilted, np.exp(NOISES[name].log_mgf(np.full(N_FEATURES, t), ROW)[0] - t * ROW))
-
-
-@pytest.mark.parametrize("name", SOME_NOISES)
 def test_log_mgf_is_the_formula_of_the_design(name):
     t = np.linspace(-2.0, 2.0, 9)[:, None] + np.zeros(N_FEATURES)
     assert_allclose(NOISES[name].log_mgf(t, ROW)[0], plain_log_mgf(NOISES[name], t, ROW), rtol=1e-12, atol=1e-14)
-
-
-def test_features_are_corrupted_independently(draws):
-    for samples in draws.values():
-        standard = (samples - ROW) / np.maximum(samples.std(axis=0), 1e-300)
-        correlation = standard.T @ standard / N_DRAWS
-        assert np.abs(correlation - np.diag(np.diag(correlation))).max() < 6.0 / np.sqrt(N_DRAWS)
 
 
 # The log-MGF and its derivatives ------------------------------------------------------------------------------------
@@ -115,22 +102,6 @@ def test_laplace_log_mgf_is_infinite_outside_its_domain(t):
     assert np.isfinite(noise.log_mgf(np.array([0.999 * np.sign(t) * 2.0]), np.array([1.0]))[0]).all()
 
 
-# Columns ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("name", "columns"), deal(SOME_NOISES, [[4, 1], slice(2, 5), np.array([0, 0, 5])]), ids=str)
-def test_take_gives_the_noise_of_those_columns(name, columns):
-    noise = NOISES[name]
-    taken = noise.take(columns)
-    assert type(taken) is type(noise)
-    assert taken is not noise
-    x = ROW[columns]
-    assert_array_equal(_variance(taken, x), _variance(noise, ROW)[columns])
-    t = np.full(N_FEATURES, 0.4)
-    for part, whole in zip(taken.log_mgf(t[columns], x), noise.log_mgf(t, ROW), strict=True):
-        assert_array_equal(part, whole[columns])
-
-
 # Sampling -----------------------------------------------------------------------------------------------------------
 
 
@@ -161,15 +132,6 @@ def test_sparse_samples_stay_sparse(noise, kind, dtype):
     assert (before != X).nnz == 0
 
 
-def test_dropout_deletes_or_rescales():
-    rate = np.array([0.0, 0.1, 0.3, 0.5, 0.7, 0.9])
-    X = np.tile(ROW, (500, 1))
-    sample = blankout(rate).sample(X, random_state=0)
-    deleted = sample == 0.0
-    assert_allclose(np.where(deleted, 0.0, sample), np.where(deleted, 0.0, X / (1.0 - rate)), rtol=1e-15)
-    assert_allclose(deleted[:, 1:].mean(axis=0), rate[1:], atol=0.1)
-
-
 def test_duplicate_entries_of_a_sparse_x_are_one_entry():
     twice = sparse.csr_array((np.ones(2000), np.zeros(2000, dtype=int), np.arange(0, 2001, 2)), shape=(1000, 1))
     sample = blankout(0.5).sample(twice, random_state=0).toarray()
@@ -193,3 +155,50 @@ def test_as_noise_understands_numbers_noises_and_none():
         dropout = as_noise(number)
         assert isinstance(dropout, DropoutNoise)
         assert dropout.rate == float(number)
+
+
+@deal_checks(
+    [],
+    [
+        NoiseTransformer(),
+        NoiseTransformer(None),
+        NoiseTransformer(0.5, when="always", random_state=0),
+        NoiseTransformer(LaplaceNoise(scale=0.5)),
+        NoiseTransformer(GaussianNoise(scale=0.5), when="always"),
+    ],
+    stride=5,
+)
+def test_passes_the_checks_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize(
+    "noise", [0.4, blankout(np.linspace(0, 0.9, 8)), GaussianNoise(0.3), LaplaceNoise(0.2), PoissonNoise()]
+)
+def test_training_rows_are_a_sample_of_the_noise(noise):
+    X, _ = make_binary()
+    step = NoiseTransformer(noise, random_state=3)
+    expected = (blankout(noise) if isinstance(noise, float) else noise).sample(X, 3)
+    assert_array_equal(step.fit_transform(X), expected)
+    assert (expected != X).any()
+
+
+def test_rows_to_predict_are_left_alone_by_default():
+    X, _ = make_binary()
+    step = NoiseTransformer(0.5, random_state=0).fit(X)
+    assert_array_equal(step.transform(X), X)
+    assert_array_equal(NoiseTransformer(None).fit_transform(X), X)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"noise": 1.0}, r"rate .*\[0, 1\), got 1.0"),
+        ({"noise": "dropout"}, "noise .*'dropout'"),
+        ({"when": "predict"}, r"when .*'fit', 'always'.*'predict'"),
+    ],
+)
+def test_bad_settings_are_refused_by_name(settings, message):
+    X = make_binary()[0] - 1.0
+    with pytest.raises(ValueError, match=message):
+        NoiseTransformer(**settings).fit_transform(X)

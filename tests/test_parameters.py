@@ -45,7 +45,7 @@ def test_the_constructor_has_the_declared_parameters(cls):
     by_position = [name for name, one in found.items() if one.kind is one.POSITIONAL_OR_KEYWORD]
     assert by_position == (["self", "loss"] if "loss" in declared else ["self"])
     assert typing.get_type_hints(cls.__init__)["tol"] is float
-    with pytest.raises(TypeError, match="unexpected keyword argument 'alpha'"):
+    with pytest.raises(TypeError, match="alpha"):
         cls(alpha=1.0)
 
 

@@ -1,7 +1,4 @@
-"""l1 and elastic-net penalties against independent minima, and several classes against separate binary fits.
-
-The objectives are written out here from the formulas, with NumPy alone, and minimised by `scipy.optimize`.
-"""
+"""Penalties, and several classes against separate binary fits or one softmax."""
 
 from __future__ import annotations
 
@@ -9,14 +6,17 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from scipy import sparse
-from scipy.special import ndtr
+from scipy.special import softmax
 from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+from sklearn.model_selection import StratifiedKFold
 
 from datasets import (
     N_FEATURES,
     TIGHT,
-    blankout,
     estimators,
     make_binary,
     make_multiclass,
@@ -25,7 +25,17 @@ from datasets import (
     relative_difference,
 )
 from dealing import deal
+from dropmargin import (
+    DropoutLogisticRegression,
+    DropoutLogisticRegressionCV,
+    DropoutSVC,
+    MCFClassifier,
+    NoisyLinearClassifier,
+    streaming,
+)
+from dropmargin.model_selection import partitions
 from dropmargin.penalties import Penalty
+from dropmargin.streaming import cache
 
 _ESTIMATORS = estimators(tol=TIGHT, C=0.5)
 _NOISES = noises()
@@ -35,108 +45,6 @@ _FORMATS = {"dense": np.asarray, "sparse": sparse.csr_array}
 def _fit(estimator, X, y, sample_weight=None, **params):
     estimator = _ESTIMATORS[estimator] if isinstance(estimator, str) else estimator
     return clone(estimator).set_params(**params).fit(X, y, sample_weight=sample_weight)
-
-
-# The formulas, for dropout of rate q (0 for no noise); they hold for complex numbers, too -------------------------
-
-
-def _loss(name, y, X, w, b, q):
-    m = X @ w + b
-    if name in ("mcf-exponential", "mcf-logistic"):
-        log_mgf = np.log(q + (1.0 - q) * np.exp(-y[:, None] * w * X / (1.0 - q))).sum(axis=1) - y * b
-        return np.exp(log_mgf) if name == "mcf-exponential" else np.log(1.0 + np.exp(log_mgf))
-    v = np.square(X) @ np.square(w) * (q / (1.0 - q))
-    if name == "svc":
-        return 0.5 * (1.0 - y * m + np.sqrt(np.square(1.0 - y * m) + v))
-    if name == "svc-gaussian":
-        z, sd = 1.0 - y * m, np.sqrt(v + 1e-300)
-        return z * ndtr(z / sd) + sd * np.exp(-0.5 * np.square(z / sd)) / np.sqrt(2.0 * np.pi)
-    if name == "logistic":
-        r = np.sqrt(np.square(m) + v + 1e-300)
-        return np.log(2.0 * np.cosh(0.5 * r)) - 0.5 * y * m
-    assert name == "mcf-quadratic"
-    return np.square(y - m) + v
-
-
-def _smooth_part(name, y, X, w, b, q, C, l2):
-    return 0.5 * l2 * np.sum(np.square(w)) + C * np.sum(_loss(name, y, X, w, b, q))
-
-
-def _gradient(name, y, X, w, b, q, C, l2):
-    """Return the derivatives by weights and intercept, by complex steps: exact to the last digits."""
-    point, step = np.append(w, b), 1e-30
-    out = np.empty_like(point)
-    for d in range(len(point)):
-        moved = point.astype(complex)
-        moved[d] += 1j * step
-        out[d] = _smooth_part(name, y, X, moved[:-1], moved[-1], q, C, l2).imag / step
-    return out
-
-
-_PENALTIES = {1.0: (1.0, 0.0), 0.5: (0.5, 0.5), 0.0: (0.0, 1.0)}
-# A strength at which some weights of `make_binary` are zero and some are not.
-_SELECTIVE_C = {
-    "svc": 0.1,
-    "svc-gaussian": 0.1,
-    "logistic": 0.2,
-    "logistic-gaussian": 0.2,
-    "mcf-quadratic": 0.05,
-    "mcf-exponential": 0.1,
-    "mcf-logistic": 0.2,
-}
-_WRITTEN_OUT = ["svc", "logistic", "mcf-quadratic", "mcf-exponential", "mcf-logistic"]
-
-
-# Optimality and zeros ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "l1_ratio", "layout", "q", "factor"),
-    # At 0.9 the hinge's optimum has rows at a kink (one weight, absent from them, and b = 1), without a gradient.
-    deal(_WRITTEN_OUT, [1.0, 0.5], _FORMATS, [0.1, 0.5], [1.0, 1.1]),
-)
-def test_the_subgradient_conditions_hold_at_the_solution(name, l1_ratio, layout, q, factor):
-    X, y = make_binary()
-    l1, l2 = _PENALTIES[l1_ratio]
-    C = factor * _SELECTIVE_C[name]
-    model = _fit(name, _FORMATS[layout](X), y, noise=blankout(q), l1_ratio=l1_ratio, C=C)
-    w = model.coef_[0]
-    gradient = _gradient(name, 2.0 * y - 1.0, X, w, model.intercept_[0], q, C, l2)
-    at_zero = w == 0.0
-    assert np.abs(gradient[:-1][~at_zero] + l1 * np.sign(w[~at_zero])).max() <= 1e-9
-    assert (np.abs(gradient[:-1][at_zero]) <= l1 + 1e-9).all()
-    assert abs(gradient[-1]) <= 1e-9
-    # real zeros and real weights, nothing in between
-    assert at_zero.any()
-    assert not at_zero.all()
-    assert np.abs(w[~at_zero]).min() > 1e-6
-
-
-@pytest.mark.parametrize(("name", "noise", "tol"), deal(_ESTIMATORS, _NOISES, [1e-4, 1e-8]))
-def test_a_strong_l1_penalty_leaves_exact_zeros_and_a_stronger_one_nothing_else(name, noise, tol):
-    X, y = make_binary()
-    y[:6] = 1
-    some = _fit(name, X, y, noise=_NOISES[noise], l1_ratio=1.0, C=_SELECTIVE_C[name], tol=tol)
-    none = _fit(name, X, y, noise=_NOISES[noise], l1_ratio=1.0, C=1e-4, tol=tol)
-    assert 0 < np.count_nonzero(some.coef_) < N_FEATURES
-    assert np.count_nonzero(none.coef_) == 0
-    assert none.intercept_[0] > 0.0
-
-
-@pytest.mark.parametrize(
-    ("name", "q"), deal(["logistic", "mcf-quadratic", "mcf-exponential", "mcf-logistic"], [0.0, 0.5])
-)
-def test_the_first_weight_enters_where_theory_says(name, q):
-    # at w = 0 the score has no variance: a weight enters once C times its gradient there exceeds the penalty
-    X, y = make_binary()
-    signs = 2.0 * y - 1.0
-    # the classes are of equal size, so the best intercept alone is zero
-    gradient = _gradient(name, signs, X, np.zeros(N_FEATURES), 0.0, q, 1.0, 0.0)
-    assert abs(gradient[-1]) < 1e-12
-    edge = 1.0 / np.abs(gradient[:-1]).max()
-    below, above = (_fit(name, X, y, noise=blankout(q), l1_ratio=1.0, C=edge * f) for f in (0.999, 1.01))
-    assert np.count_nonzero(below.coef_) == 0
-    assert np.flatnonzero(above.coef_[0]).tolist() == [np.abs(gradient[:-1]).argmax()]
 
 
 # One-vs-rest ------------------------------------------------------------------------------------------------------
@@ -205,3 +113,87 @@ def test_derivatives_of_the_penalty_by_finite_differences(penalty):
         np.testing.assert_allclose(penalty.at(coef)[1][d], slope, rtol=1e-6, atol=1e-8)
         np.testing.assert_allclose(np.broadcast_to(penalty.curvature(coef), (5, 1))[d], bend, rtol=1e-5, atol=1e-7)
     assert penalty.at(coef)[1][-1] == 0.0
+
+
+C = 0.7
+_X, _y = make_multiclass(n_samples=80, n_features=6, n_classes=4)
+_weights = np.random.default_rng(0).uniform(0.5, 2.0, len(_y))
+
+
+def model(**params):
+    return DropoutLogisticRegression(**({"multi_class": "multinomial", "C": C, "tol": 1e-11} | params))
+
+
+def mcf(**params):
+    return MCFClassifier(loss="logistic", **({"multi_class": "multinomial", "C": C, "tol": 1e-11} | params))
+
+
+# Optima -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("make", "solver"), deal([model, mcf], ["newton", "lbfgs"]))
+def test_without_noise_it_is_the_logistic_regression_of_scikit_learn(make, solver):
+    ours = make(noise=None, solver=solver, tol=1e-13).fit(_X, _y, sample_weight=_weights)
+    theirs = LogisticRegression(C=C, tol=1e-10, max_iter=10_000).fit(_X, _y, sample_weight=_weights)
+    assert_allclose(ours.coef_, theirs.coef_, atol=1e-5)
+    assert_allclose(ours.predict_proba(_X), theirs.predict_proba(_X), atol=1e-6)
+
+
+# Probabilities ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("missing", ["error", "rescale", "conditional"])
+def test_probabilities_are_a_softmax(missing):
+    fitted = model(missing=missing, tol=1e-4).fit(_X, _y)
+    assert_allclose(fitted.predict_proba(_X), softmax(fitted.decision_function(_X), axis=1), rtol=1e-10)
+    if missing == "error":
+        return
+    X = np.where(np.random.default_rng(5).random(_X.shape) < 0.4, np.nan, _X)
+    probabilities = fitted.predict_proba(X)
+    assert_allclose(probabilities.sum(axis=1), 1.0)
+    if missing == "conditional":  # what is unknown makes them less certain
+        assert probabilities.max(axis=1).mean() < softmax(fitted.decision_function(X), axis=1).max(axis=1).mean()
+
+
+# Refusals -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [DropoutSVC(), MCFClassifier("exponential"), NoisyLinearClassifier("quadratic"), model(approximation="gaussian")],
+    ids=lambda estimator: type(estimator).__name__,
+)
+def test_other_losses_are_refused(estimator):
+    estimator = clone(estimator).set_params(multi_class="multinomial")
+    with pytest.raises(ValueError, match="multi_class='multinomial' is for the logistic loss"):
+        estimator.fit(_X, _y)
+    assert not hasattr(estimator, "coef_")
+
+
+def test_streams_of_batches_and_irls_are_refused():
+    with pytest.raises(AttributeError) as raised:
+        model().partial_fit(_X, _y, classes=np.unique(_y))
+    assert "Set multi_class='ovr' or 'ovo', or use fit" in str(raised.value.__cause__)
+    with pytest.raises(ValueError, match="solver='irls' needs a quadratic majoriser"):
+        model(solver="irls").fit(_X, _y)
+
+
+# Searches -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", ["memory", "blocks"])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_search_scores_every_point_as_a_fit_does(n_classes, place, monkeypatch):
+    monkeypatch.setattr(partitions, "_GATHERED_BYTES", 0)
+    monkeypatch.setattr(cache, "BLOCK_BYTES", 1500)
+    X, y = make_multiclass(n_classes=n_classes) if n_classes > 2 else make_binary()
+    noises, Cs = [0.1, 0.5], [0.1, 1.0]
+    given = {"multi_class": "multinomial", "cv": 2, "scoring": "neg_log_loss", "tol": 1e-9, "prune": False}
+    search = DropoutLogisticRegressionCV(noises=noises, Cs=Cs, verbose=0, **given)
+    search = search.fit(X, y) if place == "memory" else streaming.fit(search, X, y, progress=False)
+    for fold, (train, test) in enumerate(StratifiedKFold(2).split(X, y)):
+        for i, k in np.ndindex(2, 2):
+            alone = model(noise=noises[i], C=Cs[k]).fit(X[train], y[train])
+            loss = log_loss(y[test], alone.predict_proba(X[test]))
+            assert search.scores_[fold, i, k] == pytest.approx(-loss, rel=1e-4)
+    assert search.predict_proba(X).shape == (len(X), n_classes)

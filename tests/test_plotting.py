@@ -1,8 +1,7 @@
-"""Plots of deletion curves, and the style of all plots."""
+"""Plots of deletion curves and of scores by noise, and the style of all plots."""
 
 from __future__ import annotations
 
-import io
 import subprocess
 import sys
 
@@ -13,11 +12,23 @@ from matplotlib.figure import Figure
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
-from datasets import make_multiclass
-from dropmargin import DeletionCurveDisplay, DropoutSVC, deletion_curve
-from dropmargin.plotting.style import COLOURS, line_style
+from datasets import make_binary, make_multiclass
+from dropmargin import (
+    DeletionCurveDisplay,
+    DropoutLogisticRegressionCV,
+    DropoutNoise,
+    DropoutSVC,
+    DropoutSVCCV,
+    GaussianNoise,
+    NoiseGridDisplay,
+    NoisePathDisplay,
+    PoissonNoise,
+    deletion_curve,
+)
+from dropmargin.plotting.score_grid import ScoreGrid
 
 LEVELS = [0.5, 0.0, 0.9]
 
@@ -58,58 +69,6 @@ def test_the_band_is_one_standard_deviation(data, models):
         assert_allclose([heights.min(), heights.max()], [mean - std, mean + std])
 
 
-@pytest.mark.parametrize("random_state", [0, None, np.random.RandomState(0)])
-def test_several_estimators_have_the_same_deletions(data, models, random_state):
-    twins = {"one": models["plain"], "other": models["plain"], "dropout": models["dropout"]}
-    display = DeletionCurveDisplay.from_estimators(twins, *data, levels=LEVELS, random_state=random_state)
-    assert list(display.curves) == ["one", "other", "dropout"]
-    assert_array_equal(display.curves["one"].scores, display.curves["other"].scores)
-    assert (display.curves["one"].scores != display.curves["dropout"].scores).any()
-
-
-def test_options_are_passed_to_the_curves(data, models):
-    X, y = data
-    settings = {
-        "levels": [0.4],
-        "strategy": "columns",
-        "n_repeats": 3,
-        "fill": X.mean(axis=0),
-        "rescale": True,
-        "scoring": "f1_macro",
-        "sample_weight": np.arange(len(y)),
-        "random_state": 2,
-    }
-    for display in (
-        DeletionCurveDisplay.from_estimator(models["plain"], X, y, name="plain", n_jobs=1, verbose=0, **settings),
-        DeletionCurveDisplay.from_estimators(models, X, y, n_jobs=1, verbose=0, **settings),
-    ):
-        assert_array_equal(display.curves["plain"].scores, deletion_curve(models["plain"], X, y, **settings).scores)
-        assert display.ax_.get_ylabel() == "f1 macro"
-        assert display.ax_.get_xlabel() == "columns deleted at random"
-
-
-def test_the_legend_is_in_the_order_of_the_lines(data, models):
-    display = DeletionCurveDisplay.from_estimators(models, *data, levels=LEVELS, random_state=0)
-    heights = {line.get_label(): np.mean(line.get_ydata()) for line in display.lines_}
-    named = [text.get_text() for text in display.ax_.get_legend().get_texts()]
-    assert named == sorted(heights, key=lambda name: -heights[name])
-
-
-def test_names_are_neither_formulas_nor_hidden(data, models):
-    names = ["$x^2$ and $y$", "_hidden", "null \x00", "plain"]
-    display = DeletionCurveDisplay.from_estimators(dict.fromkeys(names, models["plain"]), *data, levels=[0.5])
-    shown = {text.get_text().strip("\N{ZERO WIDTH SPACE}") for text in display.ax_.get_legend().get_texts()}
-    assert shown == {r"\$x^2\$ and \$y\$", "_hidden", "null \N{REPLACEMENT CHARACTER}", "plain"}
-    display.figure_.savefig(io.StringIO(), format="svg")
-
-
-def test_lines_differ_in_more_than_colour():
-    styles = [line_style(index) for index in range(30)]
-    assert len({style["color"] for style in styles[:8]}) == len(COLOURS) == 8
-    assert len({style["marker"] for style in styles[:8]}) == 8
-    assert len({tuple(map(str, style.values())) for style in styles}) == 30
-
-
 @pytest.mark.parametrize(
     ("scoring", "show", "label"),
     [
@@ -139,27 +98,13 @@ def test_the_spread_may_be_left_out(data, models):
     assert worst.ax_.get_xlabel() == "columns deleted, most useful first"
 
 
-def test_curves_with_different_parameters_on_given_axes(data, models):
-    figure, ax = plt.subplots()
-    curves = {
-        "zeros": deletion_curve(models["plain"], *data, levels=LEVELS),
-        "worst": deletion_curve(models["plain"], *data, levels=[0.1, 0.2], strategy="worst", scoring="f1_macro"),
-    }
-    display = DeletionCurveDisplay(curves).plot(ax)
-    assert display.ax_ is ax
-    assert display.figure_ is figure
-    assert ax.get_xlabel() == "features deleted"
-    assert ax.get_ylabel() == "score"
-    assert plt.get_fignums() == [figure.number]
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"show": "loss"}, r"show must be one of \['auto', 'error', 'score'\], got 'loss'"),
         ({"spread": "fog"}, r"spread must be one of \['band', 'none'\], got 'fog'"),
         ({"levels": [2.0]}, "levels must be in"),
-        ({"level": [0.5]}, r"deletion_curve\(\) got an unexpected keyword argument 'level'"),
+        ({"level": [0.5]}, "'level'"),
     ],
 )
 def test_bad_options_raise_before_a_figure_is_made(data, models, settings, message):
@@ -198,3 +143,144 @@ def test_import_dropmargin_is_light():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+RATES, CS = [0.6, 0.0, 0.3], [0.01, 0.1, 1.0, 10.0]
+ORDER = [1, 2, 0]  # of the rates
+MIXED = [0.5, GaussianNoise(0.4), None, PoissonNoise(), 0.2, GaussianNoise(0.1)]
+
+
+@pytest.fixture(scope="module")
+def binary():
+    return make_binary(120)
+
+
+@pytest.fixture(scope="module")
+def searches(binary):
+    settings = {"noises": RATES, "Cs": CS, "cv": 3}
+    return {
+        "svm": DropoutSVCCV(**settings).fit(*binary),
+        "logistic": DropoutLogisticRegressionCV(prune=False, **settings).fit(*binary),
+    }
+
+
+@pytest.fixture(scope="module")
+def mixed(binary):
+    return DropoutSVCCV(noises=MIXED, Cs=CS, cv=3).fit(*binary)
+
+
+def errors_at_best_c(model):
+    """Return, per noise, the lowest mean error, its standard error over the folds and the index of its C."""
+    mean = model.scores_.mean(axis=0)
+    best = mean.argmax(axis=1)
+    own = model.scores_[:, np.arange(len(mean)), best]
+    return 1.0 - own.mean(axis=0), own.std(axis=0, ddof=1) / np.sqrt(len(own)), best
+
+
+# Error by noise ------------------------------------------------------------------------------------------------
+
+
+def test_each_estimator_is_a_line_through_its_errors_at_the_best_c(searches):
+    display = NoisePathDisplay.from_estimators(searches)
+    assert [line.get_label() for line in display.lines_] == ["svm", "logistic"]
+    for line, model in zip(display.lines_, searches.values(), strict=True):
+        assert_array_equal(line.get_xdata(), [0.0, 0.3, 0.6])  # sorted
+        assert_allclose(line.get_ydata(), errors_at_best_c(model)[0][ORDER])
+    assert display.axes_ == [display.ax_]
+    assert display.figure_ is display.ax_.figure
+    assert display.ax_.get_xlabel() == "dropout rate"
+    assert display.ax_.get_ylabel() == "cross-validated error at the best C"
+    display.figure_.canvas.draw()
+    assert all(text.get_text().endswith(" %") for text in display.ax_.get_yticklabels())
+
+
+def test_a_ring_marks_the_chosen_point(searches):
+    display = NoisePathDisplay.from_estimators(searches)
+    for ring, line, model in zip(display.chosen_, display.lines_, searches.values(), strict=True):
+        assert_allclose(ring.get_xdata(), [model.noise_.rate])
+        assert_allclose(ring.get_ydata(), [1.0 - model.best_score_])
+        assert ring.get_color() == line.get_color()
+    assert "chosen" in [text.get_text() for text in display.ax_.get_legend().get_texts()]
+
+
+def test_every_kind_of_noise_has_a_panel(mixed):
+    display = NoisePathDisplay.from_estimators(mixed)
+    assert [panel.get_xlabel() for panel in display.axes_] == ["dropout rate", "Gaussian scale"]
+    error, _, _ = errors_at_best_c(mixed)
+    dropout, poisson, gaussian, again = display.lines_
+    assert_allclose(dropout.get_xdata(), [0.0, 0.2, 0.5])
+    assert_allclose(dropout.get_ydata(), error[[2, 4, 0]])
+    assert_allclose(gaussian.get_xdata(), [0.0, 0.1, 0.4])
+    assert_allclose(gaussian.get_ydata(), error[[2, 5, 1]])
+    for line in (poisson, again):  # no level: a horizontal line in both panels
+        assert line.get_label() == "DropoutSVCCV, Poisson"
+        assert_allclose(line.get_ydata(), error[3])
+    texts = [text.get_text() for text in display.ax_.get_legend().get_texts()]
+    assert sorted(texts[:3]) == ["DropoutSVCCV", "DropoutSVCCV, Poisson", "chosen"]  # each once
+
+
+def made_up_grid(noises, chosen, n_cs=2, metric="accuracy", refined=None, n_folds=3):
+    """Return a grid of made-up scores."""
+    scores = np.random.RandomState(0).uniform(0.5, 0.9, (n_folds, len(noises), n_cs))
+    return ScoreGrid(tuple(noises), 10.0 ** np.arange(n_cs), scores, metric, chosen, refined)
+
+
+@pytest.mark.parametrize(("chosen", "n_rings"), [(0, 2), (1, 1), (2, 1), (3, 2)])
+def test_the_chosen_point_is_marked_in_every_panel_that_has_it(chosen, n_rings):
+    grid = made_up_grid([None, DropoutNoise(0.5), GaussianNoise(0.1), PoissonNoise()], (chosen, 0))
+    rings = NoisePathDisplay({"a": grid}).plot().chosen_
+    assert len(rings) == n_rings
+    for ring in rings:
+        assert_allclose(ring.get_ydata(), [1.0 - grid.mean[chosen, 0]])
+
+
+def test_given_axes_are_used(searches, mixed):
+    figure, (left, right) = plt.subplots(1, 2)
+    display = NoisePathDisplay.from_estimators(searches, ax=left)
+    assert display.ax_ is left
+    assert display.figure_ is figure
+    assert NoisePathDisplay.from_estimators(mixed, ax=[left, right]).axes_ == [left, right]
+    assert plt.get_fignums() == [figure.number]
+    with pytest.raises(ValueError, match="ax has 1 axes, but 2 are needed, one for each kind of noise: dropout, Gauss"):
+        NoisePathDisplay.from_estimators(mixed, ax=left)
+    with pytest.raises(TypeError, match="ax must be matplotlib Axes or None, got 'left'"):
+        NoisePathDisplay.from_estimators(searches, ax="left")
+
+
+# Errors -------------------------------------------------------------------------------------------------------------
+
+
+def test_only_fitted_searches_have_scores(binary):
+    draw = NoisePathDisplay.from_estimators
+    with pytest.raises(NotFittedError):
+        draw(DropoutSVCCV())
+    for wrong in (DropoutSVC().fit(*binary), LinearSVC(), make_pipeline(LinearSVC())):
+        with pytest.raises(TypeError, match="must be one with CV in its name, such as DropoutSVCCV"):
+            draw(wrong)
+    assert plt.get_fignums() == []
+
+
+# Heat maps -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_cells_are_the_mean_scores(searches):
+    model = searches["svm"]
+    display = NoiseGridDisplay.from_estimator(model)
+    (image,) = display.images_
+    mean = 100.0 * model.scores_.mean(axis=0)
+    assert_allclose(image.get_array(), mean[ORDER])
+    assert [float(text.get_text()) for text in display.ax_.texts] == [round(value, 1) for value in mean[ORDER].ravel()]
+    assert [text.get_text() for text in display.ax_.get_yticklabels()] == ["0", "0.3", "0.6"]
+    assert [text.get_text() for text in display.ax_.get_xticklabels()] == ["0.01", "0.1", "1", "10"]
+    assert display.ax_.get_ylabel() == "dropout rate"
+    assert display.colorbar_.ax.get_ylabel() == "mean accuracy over 3 folds, %"
+
+
+def test_a_frame_and_the_title_show_the_chosen_point(searches):
+    model = searches["svm"]
+    display = NoiseGridDisplay.from_estimator(model)
+    (frame,) = display.chosen_
+    left, bottom = frame.get_xy()
+    assert (bottom + 0.5, left + 0.5) == (ORDER.index(model.best_index_[0]), model.best_index_[1])
+    noise = f"dropout rate {model.noise_.rate:g}" if model.noise_.rate else "no noise"
+    assert display.ax_.get_title("left") == f"chosen: {noise}, C = {model.C_:g}"

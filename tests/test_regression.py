@@ -5,14 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.optimize import minimize
 from sklearn.base import clone
-from sklearn.datasets import dump_svmlight_file, load_diabetes
+from sklearn.datasets import dump_svmlight_file
 from sklearn.linear_model import Ridge
-from sklearn.model_selection import GridSearchCV
-from sklearn.preprocessing import scale
 
-from dealing import deal
 from dropmargin import (
     DropoutNoise,
     DropoutRidge,
@@ -25,7 +21,7 @@ from dropmargin import (
 from dropmargin.losses import EpsilonInsensitive, Huber, Quadratic
 from dropmargin.streaming import cache
 from dropmargin.streaming import fit as fit_files
-from helpers import N_FEATURES, NOISES, as_format, make_table, plain_loss, plain_score_variance
+from helpers import N_FEATURES, as_format, make_table
 
 # Small grids, whose ends are chosen.
 pytestmark = pytest.mark.filterwarnings("ignore:The chosen")
@@ -37,39 +33,6 @@ MODELS = {
     "svr": (DropoutSVR(epsilon=0.5), EpsilonInsensitive(0.5)),
     "huber": (NoisyLinearRegressor(Huber(1.5)), Huber(1.5)),
 }
-CASES = deal(MODELS, NOISES, ["dense", "sparse"], [0.0, 0.5, 1.0])
-
-
-@pytest.mark.parametrize(("name", "noise", "layout", "l1_ratio"), CASES)
-def test_the_optimum_is_that_of_an_independent_optimiser(name, noise, layout, l1_ratio):
-    X, y, weights = make_table()
-    model, loss = MODELS[name]
-    given = {"noise": NOISES[noise], "C": 0.3, "l1_ratio": l1_ratio, "tol": 1e-9}
-    model = type(model)(**{**model.get_params(), **given}).fit(as_format(X, layout), y, weights)
-    assert model.converged_
-
-    def objective(at):
-        w, m = at[:-1], X @ at[:-1] + at[-1]
-        v = np.zeros(len(y)) if NOISES[noise] is None else plain_score_variance(NOISES[noise], X, w)
-        penalty = 0.5 * (1.0 - l1_ratio) * w @ w + l1_ratio * np.abs(w).sum()
-        plain = plain_loss(loss, y - m) if NOISES[noise] is None else loss.value(y, m, v)
-        return penalty + 0.3 * weights @ plain
-
-    found = np.append(model.coef_, model.intercept_)
-    assert objective(found) == pytest.approx(model.objective_, rel=1e-9)
-    starts = [found, np.append(np.zeros(N_FEATURES), np.mean(y))]
-    others = [minimize(objective, start, method=method).fun for start in starts for method in ("L-BFGS-B", "Powell")]
-    assert model.objective_ <= min(others) * (1.0 + 1e-6)
-
-
-@pytest.mark.parametrize("solver", ["newton", "irls", "lbfgs"])
-@pytest.mark.parametrize("name", ["ridge", "svr", "huber"])
-def test_all_solvers_find_the_same(name, solver):
-    X, y, _ = make_table()
-    model = MODELS[name][0]
-    best = model.set_params(tol=1e-9, solver="auto", noise=0.2).fit(X, y).objective_
-    own = type(model)(**{**model.get_params(), "solver": solver}).fit(X, y)
-    assert own.objective_ == pytest.approx(best, rel=1e-6)
 
 
 # Without noise, and many corrupted copies -----------------------------------------------------------------------------
@@ -108,13 +71,6 @@ def test_errors_name_the_parameter():
 
 
 # Missing features -----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def diabetes():
-    X, y = load_diabetes(return_X_y=True)
-    holes = np.where(np.random.default_rng(0).random(X.shape) < 0.3, np.nan, scale(X))
-    return scale(X), holes, y
 
 
 def test_the_deviations_are_those_of_the_predictions_of_complete_rows():
@@ -166,17 +122,6 @@ def test_the_expected_error_is_that_of_many_draws(noise, metric):
     # the squared error is exact, the absolute one takes the scores as normal
     close = 0.01 if metric == "squared" else 0.05
     assert model.expected_error(X, y, noise, weights, metric=metric) == pytest.approx(wanted, rel=close)
-
-
-def test_a_search_chooses_as_a_grid_search(diabetes):
-    X, _, y = diabetes
-    grid = {"noise": [None, 0.1, 0.4], "C": [1e-3, 1e-2, 0.1]}
-    own = DropoutRidgeCV(noises=grid["noise"], Cs=grid["C"], verbose=0).fit(X, y)
-    other = GridSearchCV(DropoutRidge(), grid).fit(X, y)
-    assert own.best_score_ == pytest.approx(other.best_score_, rel=1e-8)
-    assert {"noise": own.noise_, "C": own.C_} == other.best_params_
-    assert own.coef_.shape == (X.shape[1],)
-    assert own.score(X, y) == pytest.approx(own.best_estimator_.score(X, y))
 
 
 # Files ----------------------------------------------------------------------------------------------------------------

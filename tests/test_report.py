@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from functools import partial
-from xml.etree import ElementTree
 
 import matplotlib
 import matplotlib.pyplot as plt
@@ -17,7 +16,6 @@ from dropmargin.report.page import colour_sheet
 from pages import assert_self_contained, contrast, parse, rows_of, themes, words
 
 HOSTILE = "\"><script>alert(1)</script><img src=x onerror=alert(2)>&'\x00 $x^2$ {{ 7 * 7 }}"
-SVG = "{http://www.w3.org/2000/svg}"
 
 
 def a_page():
@@ -121,31 +119,11 @@ def test_a_missing_library_is_named_with_its_extra(monkeypatch, module, extra):
 # Plots --------------------------------------------------------------------------------------------------------------
 
 
-def test_plots_have_title_and_description(page):
-    roots = [ElementTree.fromstring(f"<svg{part.split('</svg>')[0]}</svg>") for part in page.split("<svg")[1:]]
-    assert len(roots) == 2
-    for root, name in zip(roots, ("first", "second"), strict=True):
-        assert root.get("role") == "img"
-        assert [(child.tag, child.text) for child in root][:2] == [
-            (f"{SVG}title", name),
-            (f"{SVG}desc", f"about {name}"),
-        ]
-
-
 def test_bold_cells_and_names_of_rows(page):
     assert [(name, cells) for _, name, cells in rows_of(page)][:2] == [
         ("ours", [(False, "0.1"), (True, "0.2")]),
         ("other", [(False, "0.1"), (False, "0.5")]),
     ]
-
-
-def test_colours_of_a_plot_are_variables_of_the_theme():
-    svg = draw_svg(draw_line, title="t", description="d")
-    assert "stroke: var(--line-1)" in svg
-    assert "fill: var(--ink)" in svg
-    assert "var(--paper)" in svg
-    assert "prefers-color-scheme" not in svg
-    assert "prefers-color-scheme: dark" in draw_svg(draw_line, title="t", description="d", standalone=True)
 
 
 def test_equal_results_give_equal_pages_and_global_state_is_untouched(page):

@@ -1,92 +1,28 @@
-"""The paper's experiments on a few rows: run, interrupted, resumed, and summarised."""
+"""The paper's experiments on a few rows, their claims, and the report; see also `test_reproduction_command`."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from data_set_files import SHARED, write
+from data_set_files import write
+from dropmargin.report import render_page
+from made_up_experiment import COMMAND, HEADER, made_up_log, made_up_summary
+from pages import assert_self_contained, words
 from reproduction import amazon, explicit, published
+from reproduction.experiments import EXPERIMENTS
 from reproduction.harness import run_experiment
-from reproduction.report import chapter_of
-from reproduction.results_log import ResultsLog, ResultsLogError, Task
-
-_PUBLISHED = SHARED.parent / "PUBLISHED.md"
-
-
-# The published numbers -----------------------------------------------------------------------------------------------
-
-
-def published_text():
-    if not _PUBLISHED.exists():
-        pytest.skip("the notes on the published numbers are not there")
-    return _PUBLISHED.read_text(encoding="utf-8")
-
-
-def rows_below(heading):
-    """Return the cells of all rows of the tables below a heading, without separator lines."""
-    section = published_text().partition(f"\n## {heading}")[2].partition("\n## ")[0]
-    assert section, heading
-    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")]
-    return rows[1:]
-
-
-def name_of(text):
-    """Return our name of a method in the tables."""
-    text = text.removesuffix(" (from MCF)")
-    return f"MCF-{text.removeprefix('MCF ').capitalize()}" if text.startswith("MCF ") else text
-
-
-def error_of(text):
-    return None if text == "> .5" else float(text)
-
-
-def test_published_errors_of_amazon():
-    found = {}
-    for domain, method, *errors in rows_below("Amazon reviews"):
-        found.setdefault(domain, {})[name_of(method)] = tuple(map(error_of, errors))
-    assert found == published.AMAZON
-
+from reproduction.report import Chapter, chapter_of, reproduction_notes, reproduction_sections, reproduction_verdict
+from reproduction.results_log import ResultsLog, ResultsLogError, read_log
 
 # The experiments -----------------------------------------------------------------------------------------------------
 
 
-class Watched:
-    """An experiment that records its measurements and is interrupted at number ``stop``, if given."""
-
-    def __init__(self, experiment, folder, stop=None):
-        self.made = []
-        self._experiment, self._folder, self._stop = experiment, folder, stop
-
-    def run(self, data_home):
-        watched = replace(self._experiment, tasks=self._tasks)
-        return run_experiment(watched, self._folder, quick=True, data_home=data_home, download=False, verbose=0)
-
-    def _tasks(self, config):
-        return [Task(task.key, lambda task=task: self._measure(task)) for task in self._experiment.tasks(config)]
-
-    def _measure(self, task):
-        if len(self.made) == self._stop:
-            raise KeyboardInterrupt
-        self.made.append(task.key)
-        return task.measure()
-
-
-def run_in_parts(experiment, folder, stop, data_home=None):
-    """Run an experiment with one interrupt, check that nothing is measured twice, and return its log."""
-    results = folder / "results"
-    first, second, third = (Watched(experiment, results, stop=number) for number in (stop, None, None))
-    with pytest.raises(KeyboardInterrupt):
-        first.run(data_home)
-    log = second.run(data_home)
-    assert [measurement.key for measurement in log] == first.made + second.made
-    assert len(first.made) == stop < len(log)
-    again = third.run(data_home)
-    assert third.made == []
-    assert [vars(measurement) for measurement in again] == [vars(measurement) for measurement in log]
-    return again
+def run(experiment, folder, data_home):
+    """Return the log of a quick run."""
+    return run_experiment(experiment, folder, quick=True, data_home=data_home, download=False, verbose=0)
 
 
 def check_summary(experiment, log):
@@ -141,7 +77,7 @@ def shop(tmp_path):
 def test_amazon_end_to_end(shop, tmp_path, monkeypatch):
     monkeypatch.setattr(amazon, "_QUICK_RATES", (0.0, 0.5))
     monkeypatch.setattr(amazon, "_QUICK_CS", (0.01, 0.1))
-    log = run_in_parts(amazon.AMAZON, tmp_path, stop=7, data_home=shop)
+    log = run(amazon.AMAZON, tmp_path / "results", shop)
     assert len(log) == 2 * len(published.LOSSES) * 3
     assert {m.result["n_train"] for m in log} == {60}
     assert {m.result["n_test"] for m in log} == {80}
@@ -166,7 +102,7 @@ def test_explicit_end_to_end(shop, tmp_path, monkeypatch):
     monkeypatch.setattr(explicit, "_QUICK_COPIES", (1, 2, 4))
     monkeypatch.setattr(explicit, "_CS", (0.01, 0.1))
     monkeypatch.setattr(explicit, "_N_DRAWS", {1: 3, 2: 2})
-    log = run_in_parts(explicit.EXPLICIT, tmp_path, stop=2, data_home=shop)
+    log = run(explicit.EXPLICIT, tmp_path / "results", shop)
     found = {m.key["copies"]: m.result for m in log}
     assert list(found) == [0, 1, 2, 4, "infinity"]
     assert [len(result["errors"]) for result in found.values()] == [1, 3, 2, 1, 1]
@@ -187,3 +123,76 @@ def test_explicit_end_to_end(shop, tmp_path, monkeypatch):
     assert close.holds == (ours[-1] <= ours[-2] + 0.004)
     assert best.holds == (ours[-1] <= min(ours[:-1]))
     assert fast.holds == (50.0 * found["infinity"]["fit_seconds"] <= found[4]["fit_seconds"])
+
+
+def verdict_text(summary):
+    return " ".join(summary.verdict)
+
+
+# Amazon --------------------------------------------------------------------------------------------------------------
+
+_FALLING = {0.0: 0.18, 0.5: 0.15, 0.9: 0.16, "Poisson": 0.17}
+
+
+def amazon_summary(curves=None, cv_errors=None, form="amazon5k", domain="books", n_test=4_000):
+    """Return the summary of curves by model; by default from .18 to .15, and .01 higher for MCF."""
+    lines = []
+    for model in published.LOSSES:
+        above = 0.0 if model.startswith("Dropout") else 0.01
+        errors = {noise: error + above for noise, error in _FALLING.items()} | (curves or {}).get(model, {})
+        for noise, error in errors.items():
+            cv_error = (cv_errors or {}).get(model, errors)[noise]
+            key = {"form": form, "domain": domain, "model": model, "noise": noise}
+            sizes = {"n_train": 2_000, "n_test": n_test, "n_features": 5_000}
+            lines.append((key, {"error": error, "cv_error": cv_error, "C": 0.1} | sizes))
+    return amazon.summarise(made_up_log(lines))
+
+
+def test_amazon_claims_hold_for_curves_like_the_papers():
+    summary = amazon_summary()
+    assert all(claim.holds for claim in summary.claims)
+    assert "Dropout-SVM has .180 without noise, .150 at its best rate, q = 0.5" in verdict_text(summary)
+    assert "at 2 of 2 points" in verdict_text(summary)
+
+
+LOGS = sorted((Path(__file__).parent.parent / "results").glob("*.jsonl"))
+
+
+def a_chapter(header=None, **changed):
+    return Chapter("made-up", made_up_summary(**changed), HEADER if header is None else header, 12)
+
+
+def a_page(*chapters, missing=None):
+    chapters = chapters or [a_chapter()]
+    verdict, notes = reproduction_verdict(chapters), reproduction_notes(chapters, missing)
+    return render_page("A report", verdict, reproduction_sections(chapters), notes)
+
+
+# The page -------------------------------------------------------------------------------------------------------------
+
+
+def test_page_is_self_contained_and_complete():
+    page = a_page()
+    assert_self_contained(page)
+    text = words(page)
+    assert "Of the claims that were checked, 1 of 2 holds." in text
+    assert "1 of 2 claims hold. Made up" in text
+    assert "Nothing agrees. Nothing was measured." in text
+    for fact in ("Datanone", "12, which took 90.0 seconds", "7, 2", "python 3.11.0, dropmargin 0.0.1", COMMAND):
+        assert fact in text
+    assert "quick" not in text
+
+
+# Figures as files, and logs -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not LOGS, reason="there are no results of full runs")
+def test_the_report_of_the_results_of_the_project():
+    logs = [read_log(path) for path in LOGS]
+    chapters = [chapter_of(EXPERIMENTS[log.header["experiment"]], log) for log in logs]
+    page = a_page(*chapters)
+    assert_self_contained(page)
+    assert page.count("<svg") == sum(len(found.summary.charts) for found in chapters)
+    for found in chapters:
+        assert found.summary.claims
+        assert found.summary.title in words(page)

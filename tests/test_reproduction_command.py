@@ -1,15 +1,16 @@
-"""``python -m reproduction``: resumes, survives interruptions, reports on what is there; with made-up experiments."""
+"""The command of the reproduction, its log of results, and the baselines of the paper."""
 
 from __future__ import annotations
 
 import pytest
 
-from command_line import run_script
+import dropmargin
 from made_up_experiment import made_up_experiment
 from pages import assert_self_contained
-from reproduction import command
 from reproduction import experiments as real
+from reproduction import results_log
 from reproduction.datasets import DatasetError
+from reproduction.results_log import Task, code_version, make_header, open_log, read_log
 
 
 @pytest.fixture
@@ -24,26 +25,6 @@ def experiments(monkeypatch):
         return measured
 
     return use
-
-
-_HEAVY = """
-import sys
-from reproduction.command import main
-assert main(["amazon", "--help"]) == 0
-heavy = {"numpy", "scipy", "sklearn", "joblib", "pandas"} & set(sys.modules)
-assert not heavy, heavy
-"""
-
-
-def test_help_lists_the_experiments_and_imports_nothing_heavy():
-    assert tuple(real.EXPERIMENTS) == command.NAMES
-    text = run_script(_HEAVY)
-    assert text.startswith("Usage: python -m reproduction ")
-    assert "{amazon|explicit|cifar10|nightmare|all}" in text
-    for option in ("--quick", "--seed", "--n-jobs", "--data", "--no-download", "--cache", "--results", "--html"):
-        assert f"  {option} " in text
-    for option in ("--figures", "--fresh", "--from-results", "--json", "--quiet", "--debug"):
-        assert f"  {option} " in text
 
 
 def test_runs_and_reports(reproduce, experiments, tmp_path):
@@ -80,16 +61,6 @@ def test_an_interruption_keeps_what_was_measured_and_says_how_to_go_on(reproduce
     assert (tmp_path / "page.html").exists()
 
 
-def test_fresh_measures_again_and_an_interruption_says_to_leave_it_out(reproduce, experiments):
-    experiments(amazon={})
-    reproduce("amazon")
-    experiments(amazon={"fails_at": 1, "error": KeyboardInterrupt()})
-    assert "the same command, without --fresh, goes on" in reproduce("amazon", "--fresh", code=130).err
-    measured = experiments(amazon={})
-    assert "0 of 2 measurements" in reproduce("amazon", "--fresh").err
-    assert len(measured) == 2
-
-
 def test_of_all_one_may_fail_and_the_others_go_on(reproduce, experiments, tmp_path):
     error = DatasetError("mnist.gz is missing: get it and put it there.")
     measured = experiments(amazon={}, explicit={"fails_at": 0, "error": error}, nightmare={})
@@ -119,25 +90,15 @@ def test_from_results_runs_nothing_and_says_what_is_missing(reproduce, experimen
     assert (tmp_path / "results" / "amazon.jsonl").read_bytes() == before
 
 
-def test_json_has_claims_and_tables(reproduce, experiments):
-    experiments(amazon={})
-    found = reproduce("amazon", "--json", "--html", "page.html").json
-    assert found["saved"] == ["page.html"]
-    experiment = found["experiments"]["amazon"]
-    assert experiment["measurements"] == 2
-    assert experiment["claims"] == [{"claim": "The errors rise.", "holds": True, "evidence": "from 0.1"}]
-    assert experiment["tables"][0]["rows"]["theirs"] == {"ours": [0.21, None], "published": [0.1999, 0.16]}
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
         (["amzon"], 2, "amzon"),
-        ([], 2, "Missing argument"),
+        ([], 2, ""),
         (["amazon", "--from-results", "--fresh"], 2, "give one of the two"),
         (["amazon", "--seed", "-1"], 2, "--seed"),
         (["amazon", "--n-jobs", "0"], 2, "--n-jobs"),
-        (["amazon", "--qick"], 2, "No such option"),
+        (["amazon", "--qick"], 2, "--qick"),
         (["amazon", "--html", "nowhere/page.html"], 1, "there is no folder"),
         (["amazon", "--html", "."], 2, "exists"),
         (["amazon", "--results", "file/results"], 1, "file is a file"),
@@ -151,3 +112,73 @@ def test_what_cannot_be_is_refused_before_any_work(reproduce, experiments, tmp_p
     assert message in done.error
     assert measured == []
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def header(**changed):
+    known = {"quick": False, "seed": 0, "threads": 1}
+    return make_header("made-up", **(known | changed))
+
+
+def tasks(measured, n=3):
+    """Return tasks that append their numbers to ``measured`` when they are performed."""
+
+    def task(i):
+        def measure():
+            measured.append(i)
+            return {"error": i / 7}
+
+        return Task({"i": i}, measure)
+
+    return [task(i) for i in range(n)]
+
+
+def perform(folder, n=3, **options):
+    """Open the log, perform the remaining tasks, and return the log and the numbers of these tasks."""
+    measured = []
+    log = open_log(folder, header(), **options)
+    log.perform(tasks(measured, n), "made-up", verbose=0)
+    return log, measured
+
+
+def test_the_version_changes_with_the_code_that_measures(tmp_path):
+    for part in ("losses", "cli"):
+        (tmp_path / part).mkdir()
+        (tmp_path / part / "code.py").write_text("a = 1\n")
+    first = code_version(tmp_path)
+    assert first.startswith(f"{dropmargin.__version__}+")
+    (tmp_path / "cli" / "code.py").write_text("a = 2\n")
+    assert code_version(tmp_path) == first
+    (tmp_path / "losses" / "code.py").write_text("a = 2\n")
+    assert code_version(tmp_path) != first
+
+
+def test_incomplete_last_line_is_removed(tmp_path):
+    path = perform(tmp_path)[0].path
+    whole = path.read_bytes()
+    last = whole.rstrip(b"\n").rfind(b"\n") + 1
+    for end in range(last, len(whole)):
+        path.write_bytes(whole[:end])
+        assert len(read_log(path)) == 2
+        assert path.stat().st_size == end  # reading does not change the file
+        measured = perform(tmp_path)[1]
+        assert measured == [2]
+        assert [one.key["i"] for one in read_log(path)] == [0, 1, 2]
+        assert path.read_bytes().startswith(whole[:last])
+
+
+def test_measurements_of_another_version_are_neither_reused_nor_lost(tmp_path, monkeypatch):
+    path = perform(tmp_path)[0].path
+    old = path.read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(results_log, "code_version", lambda: "99.0")
+        log, measured = perform(tmp_path, 1)
+        assert measured == [0]  # not taken from the other version
+        assert len(log) == 1
+        assert path.read_bytes().startswith(old)
+        assert [(len(own), own.header["versions"]["dropmargin"]) for own in (log, read_log(path))] == [(1, "99.0")] * 2
+        assert perform(tmp_path, 2)[1] == [1]
+        assert path.read_text().count('"format"') == 2  # a header for each version
+    log, measured = perform(tmp_path, 4)  # the first version goes on with its own
+    assert measured == [3]
+    assert len(log) == len(read_log(path)) == 4
+    assert log.header == header()

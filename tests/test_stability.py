@@ -1,15 +1,16 @@
-"""How sure a prediction is: closed forms against plain formulas, draws and integrals done by others."""
+"""How sure a prediction is: closed forms against plain formulas, all patterns, draws, and integrals done by others."""
 
 from __future__ import annotations
 
 import inspect
+from itertools import product
 
 import numpy as np
 import pytest
 from scipy import sparse
 from scipy.stats import multivariate_normal, norm
 
-from datasets import N_FEATURES, blankout, make_binary, make_multiclass, with_nan
+from datasets import N_FEATURES, blankout, make_binary, make_multiclass
 from dealing import deal
 from dropmargin import DropoutSVC, GaussianNoise, LaplaceNoise, PoissonNoise
 from dropmargin.estimators.stability import ScoreDifferences, guaranteed, normal, normal_given_predicted
@@ -23,22 +24,6 @@ NOISES = [
     LaplaceNoise(0.3),
     PoissonNoise(),
 ]
-
-
-def realised(model, rows, noise, n_draws):
-    """Return the share of draws from the noise that leave each label as it is; what is missing stays missing."""
-    rng, missing, before = np.random.RandomState(0), np.isnan(rows), model.predict(rows)
-    kept = np.zeros(len(rows))
-    for _ in range(n_draws // 50):  # 50 copies of all rows together
-        drawn = noise.sample(np.tile(np.nan_to_num(rows), (50, 1)), rng)
-        drawn[np.tile(missing, (50, 1))] = np.nan
-        kept += (model.predict(drawn).reshape(50, len(rows)) == before).sum(axis=0)
-    return kept / n_draws
-
-
-def wide(n_samples, n_classes, n_features=60, seed=0):
-    """Return rows with so many features that their noisy scores are nearly normal."""
-    return make_multiclass(n_samples, n_features, n_classes, seed)
 
 
 # Two classes --------------------------------------------------------------------------------------------------------
@@ -86,42 +71,56 @@ def test_the_joint_probability_agrees_with_scipy(n_rivals, accuracy):
         assert normal_given_predicted(differences)[0] == pytest.approx(exact, abs=0.08)
 
 
-@pytest.mark.parametrize("n_classes", [3, 6])
-def test_the_bound_for_several_classes_by_the_formula(n_classes):
-    X, y = make_multiclass(n_classes=n_classes)
-    model = DropoutSVC().fit(X, y)
-    scores, V = model.decision_function(X), plain_variance(blankout(0.3), X)
-    for i, value in enumerate(model.predict_stability(X, blankout(0.3), "guaranteed")):
-        k, fails = scores[i].argmax(), 0.0
-        for j in set(range(n_classes)) - {k}:
-            variance = V[i] @ (model.coef_[k] - model.coef_[j]) ** 2
-            fails += variance / ((scores[i, k] - scores[i, j]) ** 2 + variance) if variance > 0.0 else 0.0
-        assert value == pytest.approx(max(0.0, 1.0 - fails), abs=1e-9)
-
-
 # Against draws ------------------------------------------------------------------------------------------------------
 
-WIDE_NOISES = [
-    blankout(0.3),
-    blankout(np.linspace(0.0, 0.6, 60)),
-    GaussianNoise(0.4),
-    LaplaceNoise(0.3),
-    PoissonNoise(),
-]
+
+PER_FEATURE = np.linspace(0.0, 0.9, N_FEATURES)
+MOST_ERROR = 5.0 * 0.5  # five standard errors of one draw
 
 
-@pytest.mark.parametrize(("noise", "n_classes", "missing"), deal(WIDE_NOISES, [2, 5], [0.0, 0.3]))
-def test_closed_forms_agree_with_draws(noise, n_classes, missing):
-    X, y = wide(150, n_classes)
-    model = DropoutSVC(missing="rescale").fit(X, y)
-    rows = with_nan(X, missing)
-    share = realised(model, rows, noise, 300)
-    predicted = model.predict_stability(rows, noise, "normal")
-    sampling = np.sqrt(0.25 / 300)
-    assert np.abs(predicted - share).mean() < 0.04  # of which sampling is half
-    assert abs((predicted - share).mean()) < 0.025
-    assert (model.predict_stability(rows, noise, "guaranteed") <= share + 4.0 * sampling).all()
-    assert np.mean(share < 0.95) > 0.05  # there is something to predict
+def by_all_patterns(model, rows, rate, reference=0.0):
+    """Return the total probability of the patterns that leave each label as it is; NaN stays NaN."""
+    rate = np.broadcast_to(rate, rows.shape[1])
+    kept = np.array(list(product([0.0, 1.0], repeat=rows.shape[1])))
+    probability = np.prod(np.where(kept == 1.0, 1.0 - rate, rate), axis=1)
+    out = []
+    for row in rows:
+        corrupted = reference + (row - reference) * kept / (1 - rate)
+        out.append(probability @ (model.predict(corrupted) == model.predict([row])[0]))
+    return np.array(out)
 
 
-# Errors -------------------------------------------------------------------------------------------------------------
+def many_features(n_features=20, n_samples=40, n_classes=3):
+    X, y = make_multiclass(n_samples, n_features, n_classes)
+    return DropoutSVC(noise=0.1).fit(X, y), X
+
+
+# Few features: exact ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rate", "make", "options"),
+    deal(
+        [0.1, 0.5, 0.95, PER_FEATURE],
+        [make_binary, make_multiclass],
+        [{}, {"fit_intercept": False}, {"multi_class": "ovo"}],
+    ),
+)
+def test_few_features_are_exact(rate, make, options):
+    X, y = make()
+    model = DropoutSVC(noise=0.2, **options).fit(X, y)
+    exact = by_all_patterns(model, X[:15], rate)
+    np.testing.assert_allclose(model.predict_stability(X[:15], blankout(rate)), exact, rtol=0, atol=1e-12)
+    assert np.ptp(exact) > 0.1  # there is something to find
+
+
+# Many features: draws -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rate", [0.3, 0.9])
+def test_draws_are_within_their_standard_error(rate):
+    model, X = many_features(14)
+    exact = model.predict_stability(X, blankout(rate), n_draws=2**12)  # 2^14 patterns are enumerated
+    np.testing.assert_allclose(exact[:3], by_all_patterns(model, X[:3], rate), rtol=0, atol=1e-12)
+    drawn = model.predict_stability(X, blankout(rate), n_draws=256)
+    assert 0.0 < np.abs(drawn - exact).max() < MOST_ERROR / np.sqrt(256)

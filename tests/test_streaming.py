@@ -103,19 +103,6 @@ def test_a_list_of_files_is_read_in_its_order_and_weights_belong_to_it(tmp_path)
     assert (tmp_path / "elsewhere").is_dir()
 
 
-def test_a_file_without_rows_and_text_labels(tmp_path):
-    X, y = make_rows()
-    names = np.array(["ape", "bee", "cat"])[y]
-    folder = write_parts(tmp_path / "data", X, names, kind="parquet")
-    expected = _fit(folder, kind="parquet")
-    pd.DataFrame({f"f{d}": np.empty(0) for d in range(12)} | {"label": np.empty(0, str)}).to_parquet(
-        folder / "part-9.parquet"
-    )
-    model = _fit(folder, kind="parquet")
-    assert_array_equal(model.coef_, expected.coef_)
-    assert_array_equal(model.classes_, ["ape", "bee", "cat"])
-
-
 @pytest.mark.parametrize(("first", "without"), [(0, slice(200)), (0, slice(200, None)), (1, slice(200))], ids=str)
 def test_whether_indices_begin_at_0_is_decided_over_all_parts(first, without, tmp_path):
     """Of parts with and without an index 0, each alone would be read with other columns."""
@@ -173,6 +160,19 @@ def test_an_edit_that_keeps_size_and_time_is_found(tmp_path):
     assert_array_equal(model.coef_, _fit(folder, cache=tmp_path / "other").coef_)
     assert np.abs(model.coef_ - before.coef_).max() > 0.01
     _cache_of(folder)  # there is one copy
+
+
+def test_files_that_change_while_they_are_read_are_an_error(tmp_path, monkeypatch):
+    folder, convert = write_parts(tmp_path / "data", *make_rows()), caches._convert
+
+    def convert_and_edit(*given):
+        (folder / "part-1.svm").write_text("1 1:1\n")
+        return convert(*given)
+
+    monkeypatch.setattr(caches, "_convert", convert_and_edit)
+    with pytest.raises(ValueError, match="files changed while they were read"):
+        _fit(folder)
+    assert not list((folder / caches.FOLDER).iterdir())
 
 
 @pytest.mark.parametrize("damage", ["rows cut", "an index", "no labels", "other labels", "not json"])

@@ -95,6 +95,7 @@ def test_columns_that_cannot_help_are_left_out_with_a_reason():
         "none": [None] * n,
         "name": [f"person {i}" for i in range(n)],
         "many": [f"c{i % 100}" for i in range(n)],
+        "customer_id": np.arange(n) * 7 % n,
         "x": np.arange(n) % 5,
     }
     encoder = TableEncoder(max_categories=50).fit(table)
@@ -103,6 +104,7 @@ def test_columns_that_cannot_help_are_left_out_with_a_reason():
     assert reasons["one"] == "constant"
     assert reasons["none"] == "no values"
     assert "identifies rows" in reasons["id"]
+    assert "identifies rows" in reasons["customer_id"]
     assert "name it in text" in reasons["name"]
     assert "100 categories" in reasons["many"]
     with pytest.raises(ValueError, match="no column to learn from"):

@@ -23,9 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
-from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.svm import LinearSVC
 
 from .draws import Case, draw
 from .reference import BinaryProblem, minimise
@@ -41,14 +39,11 @@ class Outcome(NamedTuple):
     verdict: str  # "converged", "warned", "silent" or "error"
     gap: float
     seconds: float
-    peer_seconds: float
     described: str
     message: str
 
 
-def run(
-    seed: int, index: int, seconds: int = 60, peer: bool = True, tol: float | None = None, multinomial: bool = False
-) -> Outcome:
+def run(seed: int, index: int, seconds: int = 60, tol: float | None = None, multinomial: bool = False) -> Outcome:
     """Fit a problem, for so many seconds at most, and compare it with the reference; ``tol`` replaces the drawn one."""
     case = draw(seed, index, multinomial)
     case = case if tol is None else replace(case, tol=tol)
@@ -64,20 +59,19 @@ def run(
                 model.fit(X, case.y, sample_weight=case.sample_weight)
             taken = time.perf_counter() - begun
         except Exception as error:
-            return Outcome(index, "error", np.nan, 0.0, 0.0, case.described, f"{type(error).__name__}: {error}")
+            return Outcome(index, "error", np.nan, 0.0, case.described, f"{type(error).__name__}: {error}")
         warned = [str(entry.message) for entry in caught if issubclass(entry.category, ConvergenceWarning)]
         others = [str(entry.message) for entry in caught if not issubclass(entry.category, ConvergenceWarning)]
     problems = case.problems(getattr(model, "classes_", None))
     coefs = np.column_stack([np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)]).reshape(len(problems), -1)
     gaps = [relative_gap(problem, coef) for problem, coef in zip(problems, coefs, strict=True)]
     gap, lowest = max(gaps), min(gaps)
-    peer_seconds = _peer_seconds(case, X) if peer and not (case.is_regression or case.has_missing) else np.nan
     if others:
-        return Outcome(index, "error", gap, taken, peer_seconds, case.described, f"warning: {others[0]}")
+        return Outcome(index, "error", gap, taken, case.described, f"warning: {others[0]}")
     if lowest < -ALLOWED * case.tol:
-        return Outcome(index, "error", lowest, taken, peer_seconds, case.described, "the reference has failed")
+        return Outcome(index, "error", lowest, taken, case.described, "the reference has failed")
     verdict = "warned" if warned else "silent" if gap > ALLOWED * case.tol else "converged"
-    return Outcome(index, verdict, gap, taken, peer_seconds, case.described, warned[0] if warned else "")
+    return Outcome(index, verdict, gap, taken, case.described, warned[0] if warned else "")
 
 
 @contextmanager
@@ -117,18 +111,6 @@ def _prepare_warm_start(case: Case, model: Any, X: Any) -> None:
     own = model.get_params(deep=False)
     model.set_params(**changed).fit(X, case.y, sample_weight=case.sample_weight)
     model.set_params(**{name: own[name] for name in changed})
-
-
-def _peer_seconds(case: Case, X: Any) -> float:
-    peer = LinearSVC(loss="hinge", C=case.C, tol=case.tol, max_iter=3000, fit_intercept=case.fit_intercept)
-    if sparse.issparse(X):
-        X = sparse.csr_matrix(X)
-        X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        begun = time.perf_counter()
-        peer.fit(X, case.y, sample_weight=case.sample_weight)
-        return time.perf_counter() - begun
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -178,9 +160,9 @@ def _print_summary(seed: int, outcomes: list[Outcome]) -> None:
     good = [outcome.gap for outcome in outcomes if outcome.verdict == "converged"]
     if good:
         print(f"Largest relative gap of a converged fit: {max(good):.1e}.")
-    print("Slowest fits, and LinearSVC (hinge) on the same data with the same C and tol:")
+    print("Slowest fits:")
     for outcome in sorted(outcomes, key=lambda entry: -entry.seconds)[:5]:
-        print(f"  {outcome.seconds:6.2f} s, {outcome.peer_seconds:6.2f} s  {outcome.index}: {outcome.described}")
+        print(f"  {outcome.seconds:6.2f} s  {outcome.index}: {outcome.described}")
 
 
 if __name__ == "__main__":

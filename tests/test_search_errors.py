@@ -31,10 +31,8 @@ def no_fits(monkeypatch):
 _BAD_NOISES = [
     ([], "noises is empty"),
     (0, "noises .*got 0"),
-    (True, "noises .*got True"),
     (DropoutNoise(rate=0.5), r"noises .*DropoutNoise"),
     ([0.1, "a"], r"noises\[1\].*got 'a'"),
-    ([[0.1] * N_FEATURES], r"noises\[0\].*rate=rates"),
     ([0.1, 1.0], r"noises\[1\].*\[0, 1\), got 1.0"),
     ([0.5, GaussianNoise(scale=-1.0)], r"noises\[1\].*scale .*got -1.0"),
     ([DropoutNoise(rate=[0.1, 0.2])], r"noises\[0\].*8 features.*\(2,\)"),
@@ -45,9 +43,7 @@ _BAD_NOISES = [
 _BAD_CS = [
     ([], "Cs is empty"),
     (0, "Cs .*got 0"),
-    (True, "Cs .*got True"),
     ([1.0, 0.0], r"Cs\[1\] .*\(0, inf\), got 0.0"),
-    ([1.0, np.nan], r"Cs\[1\] must be .*got nan"),
     ([0.1, 1, 1.0], "Cs has 1 and 1, which are the same"),
 ]
 
@@ -71,14 +67,11 @@ def test_a_grid_that_is_none(name, value, message):
     ("params", "message"),
     [
         ({"rule": "two-se"}, "rule .*'best', 'one-se'.*'two-se'"),
-        ({"n_jobs": 0}, "n_jobs must be .*got 0"),
-        ({"tol": -1.0}, "tol must be .*got -1.0"),
         ({"class_weight": {7: 1.0}}, "class_weight has the labels"),
         ({"scoring": "goodness"}, "scoring"),
         ({"scoring": ["accuracy", "f1"]}, "scoring must return one number"),
         ({"scoring": lambda model, X, y: "good"}, "scoring .*one number.*'good'"),
         ({"scoring": "neg_log_loss"}, "scoring=.*log_loss.*cannot be computed for DropoutSVC.*logistic"),
-        ({"cv": 1}, "k-fold.*n_splits=1|cv"),
         ({"cv": []}, r"cv=\[\] gives no folds"),
         ({"cv": GroupKFold(3)}, "groups"),
         ({"cv": [(np.arange(50), np.array([], dtype=int))]}, "Fold 0 of cv .*no rows"),
@@ -127,10 +120,9 @@ def _with(X, value):
             "GaussianNoise",
         ),
         (lambda X, y: (X, np.zeros(60)), {}, "at least 2 classes|one class"),
-        (lambda X, y: (X, X[:, 1]), {}, "[Uu]nknown label type|continuous"),
-        (lambda X, y: (X, y[:30]), {}, "inconsistent numbers of samples"),
+        (lambda X, y: (X, X[:, 1]), {}, "label|continuous"),
+        (lambda X, y: (X, y[:30]), {}, "60.*30|30.*60"),
         (lambda X, y: (X, None), {}, "y"),
-        (lambda X, y: (X[:, 0], y), {}, "2D array"),
     ],
 )
 def test_data_that_cannot_be(change, params, message):

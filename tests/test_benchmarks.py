@@ -1,13 +1,27 @@
-"""Tables of the pages are those that the stored results of the benchmarks give."""
+"""The benchmarks' results, and the tables and plots of the pages, which are those that the stored results give."""
 
 from __future__ import annotations
 
+import html
+import json
 import re
+from pathlib import Path
 
 import pytest
 
 from benchmarks import __main__ as suite
-from benchmarks import results, tables
+from benchmarks import plot, results, tables
+
+
+def test_rows_of_the_same_key_are_replaced_and_others_keep_their_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(results, "FOLDER", tmp_path / "results")
+    results.write("errors", [{"table": name, "error": 1} for name in ("wine", "iris")], key=["table"])
+    monkeypatch.setattr(results, "describe", lambda libraries=(): {"command": "another"})
+    results.write("errors", [{"table": "wine", "error": 2}], key=["table"])
+    found = {row["table"]: (row["error"], row["run"]["command"] == "another") for row in results.read("errors")}
+    assert found == {"iris": (1, False), "wine": (2, True)}
+    lines = [json.loads(text) for text in (tmp_path / "results" / "errors.jsonl").read_text().splitlines()]
+    assert [isinstance(line["run"], dict) for line in lines] == [True, False, True, False]
 
 
 @pytest.mark.parametrize("path", tables.PAGES, ids=lambda path: str(path.relative_to(tables.ROOT)))
@@ -50,14 +64,28 @@ def test_every_table_is_one_with_the_same_number_of_cells_in_all_lines(name):
     assert lines[0].startswith(("| ", "Not measured"))
 
 
-def test_numbers():
-    assert [tables.decimals(value) for value in (0.5, -0.25, 1.5, None)] == [".500", "-.250", "1.500", ""]
-    assert [tables.ratio(value) for value in (0.123, 3.26)] == [".12", "3.3"]
-
-
 def test_every_benchmark_of_the_suite_is_a_module_that_says_what_it_does():
     readme = (tables.ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
     for name in suite.SUITE:
         module = (tables.ROOT / "benchmarks" / f"{name}.py").read_text(encoding="utf-8")
         assert re.search(rf"python -m benchmarks\.{name}\b", module)
         assert f"`{name}`" in readme
+
+
+def test_the_plot_has_the_numbers_of_the_stored_results():
+    drawn = html.unescape(plot.PLOT.read_text(encoding="utf-8"))
+    assert plot.description() in drawn, "python -m benchmarks.plot"
+
+
+DOCS = Path(__file__).parents[1] / "docs" / "probabilities.md"
+
+
+def test_tables_of_probabilities_are_those_of_the_results():
+    pytest.importorskip("pandas")
+    from benchmarks import calibration, coverage
+
+    text = DOCS.read_text(encoding="utf-8")
+    for name in ("calibration_error", "log_loss"):
+        assert calibration.markdown(results.read("calibration"), name) in text
+    for own in (coverage.NUMBERS, coverage.LABELS):
+        assert coverage.markdown(results.read("coverage"), own) in text

@@ -1,15 +1,17 @@
-"""Interrupts, determinism, threads and processes, progress lines and warm starts of a fit."""
+"""Fits and fitted models: bits, warm starts, sparse coefficients, attributes that are there and that are not."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.base import clone
 
 from datasets import assert_bitwise_equal, estimators, make_binary, make_multiclass, noises
 from dealing import deal
-from dropmargin import DropoutLogisticRegression, DropoutSVC
+from dropmargin import DropoutLogisticRegression, DropoutSVC, MCFClassifier, NoisyLinearClassifier, load, save
+from helpers import as_format, make_data
 
 _ESTIMATORS = estimators()
 
@@ -26,9 +28,6 @@ def test_the_same_fit_twice_is_the_same_to_the_last_bit(name, make, noise):
     assert_bitwise_equal(one, two)
     assert one.history_ == two.history_
     assert_bitwise_equal(one.fit(make(X), y), two)  # a third, on a fitted estimator
-
-
-# Progress ---------------------------------------------------------------------------------------------------------
 
 
 # Warm starts ------------------------------------------------------------------------------------------------------
@@ -87,3 +86,65 @@ def test_a_warm_start_with_other_classes_or_shape_starts_afresh(name, change):
         warm.set_params(multi_class="ovo")
     params = {"multi_class": warm.multi_class}
     assert_bitwise_equal(warm.fit(X, y), clone(estimator).set_params(**params).fit(X, y))
+
+
+def _fitted(cls=DropoutSVC, n_classes=3, **params):
+    X, labels, _ = make_data(n_samples=60, n_columns=n_classes - 1)
+    y = (labels > 0).sum(axis=1)
+    return cls(C=0.1, l1_ratio=1.0, **params).fit(X, y), X, y
+
+
+@pytest.mark.parametrize("layout", ["dense", "sparse"])
+@pytest.mark.parametrize(
+    ("cls", "n_classes", "params"),
+    [
+        (DropoutSVC, 2, {}),
+        (DropoutSVC, 3, {"multi_class": "ovo"}),
+        (DropoutLogisticRegression, 3, {"missing": "rescale"}),
+    ],
+)
+def test_predictions_do_not_change(cls, n_classes, params, layout):
+    model, X, _ = _fitted(cls, n_classes, **params)
+    dense, rows = model.coef_, as_format(X, layout)
+    expected = model.decision_function(rows)
+    stability = model.predict_stability(rows, 0.3, n_draws=100)
+    assert model.sparsify() is model
+    assert sparse.issparse(model.coef_)
+    assert model.coef_.nnz < dense.size
+    assert_allclose(model.decision_function(rows), expected, atol=1e-12)
+    assert_array_equal(model.predict_stability(rows, 0.3, n_draws=100), stability)
+    assert model.densify() is model
+    assert_array_equal(model.coef_, dense)
+
+
+def test_a_sparse_model_is_saved_and_starts_a_fit(tmp_path):
+    model, X, y = _fitted(warm_start=True)
+    dense = model.coef_
+    save(model.sparsify(), tmp_path / "model.json")
+    assert sparse.issparse(model.coef_)
+    assert_array_equal(load(tmp_path / "model.json").coef_, dense)
+    model.fit(X, y)
+    assert isinstance(model.coef_, np.ndarray)
+    assert_allclose(model.coef_, dense, atol=1e-3)
+
+
+# What is and is not there -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("estimator", "method"),
+    deal(
+        [DropoutSVC(), MCFClassifier("quadratic"), MCFClassifier("exponential"), NoisyLinearClassifier("hinge")],
+        ["predict_proba", "predict_log_proba"],
+    ),
+    ids=str,
+)
+def test_scores_that_are_no_log_odds_have_no_probabilities_and_say_where_to_get_them(estimator, method):
+    X, y = make_binary()
+    for model in (estimator, clone(estimator).fit(X, y)):
+        assert not hasattr(model, method)
+        with pytest.raises(AttributeError) as caught:
+            getattr(model, method)
+        reasons = f"{caught.value} {caught.value.__cause__}"
+        assert type(model).__name__ in reasons
+        assert "probability='sigmoid'" in reasons
