@@ -22,6 +22,7 @@ The test rows, at most 4,000, are the same for all draws and methods.
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -157,7 +158,10 @@ def main() -> None:
         parser.error(f"unknown features {wrong[0]!r}: choose from {[*FEATURES]}")
     warnings.simplefilter("ignore")  # of grids whose end was chosen, and of LIBLINEAR's number of iterations
     for name in options.features or (["digits"] if options.short else FEATURES):
-        measure(name, 3 if options.short else options.draws, SIZES)
+        try:
+            measure(name, 3 if options.short else options.draws, SIZES)
+        except OSError as error:
+            print(f"{name}: left out, {error} (set DROPMARGIN_DATA)", file=sys.stderr)
 
 
 if __name__ == "__main__":
