@@ -72,26 +72,17 @@ class Grid:
 
     def knots(self, chain: list[int]) -> list[int]:
         """Return the noises of a chain that are solved; the others are interpolated. Short chains are all solved."""
-        strengths = {_strength(self.noises[index]) for index in chain}
-        if len(chain) < _MIN_CHAIN or len(strengths) < len(chain) or not self.is_ordered(chain):
+        own = [_strengths(self.noises[index]) for index in chain]
+        # A noise is the stronger one in every feature if it has one parameter for all.
+        if len(chain) < _MIN_CHAIN or any(map(np.ndim, own)) or len(set(map(float, own))) < len(chain):
             return chain
         count = max(_ORDER, int(np.ceil(_KNOTS * len(chain))))
         return [chain[place] for place in np.round(np.linspace(0, len(chain) - 1, count)).astype(int)]
 
-    def is_ordered(self, chain: list[int]) -> bool:
-        """Return whether a noise of a chain is the stronger one in every feature: if it has one parameter for all."""
-        return all(np.ndim(_strengths(self.noises[index])) == 0 for index in chain)
-
-    @cached_property
-    def _log_strengths(self) -> Array:
-        with np.errstate(divide="ignore"):
-            return np.log([_strength(noise) for noise in self.noises])
-
     def interpolation(self, noise: int, knots: list[int]) -> dict[int, float]:
         """Return the coefficients of the nearest knots in the polynomial interpolation over the log of the strength."""
-        here, *places = (self._log_strengths[index] for index in (noise, *knots))
-        above = int(np.sum(np.asarray(places) > here))
-        first = min(max(0, above - _ORDER // 2), len(knots) - _ORDER)
+        here, *places = np.log([_strength(self.noises[index]) for index in (noise, *knots)])
+        first = min(max(0, int(np.sum(places > here)) - _ORDER // 2), len(knots) - _ORDER)
         near = range(first, first + _ORDER)
         return {
             knots[k]: float(np.prod([(here - places[m]) / (places[k] - places[m]) for m in near if m != k]))
@@ -152,21 +143,19 @@ def check_problems(model: MarginalisedModel, rows: TrainingRows, grid: Grid) -> 
 
 
 def _check_noises(noises: Any, rows: TrainingRows) -> tuple[Noise | None, ...]:
-    if _is_count(noises):
-        count = _check_count("noises", noises)
-        return tuple(as_noise(float(rate)) for rate in np.round(np.linspace(0.0, HIGHEST_RATE, count), 6))
     given = _as_list("noises", noises, "[0.1, 0.5, GaussianNoise(scale=0.1)]")
+    if isinstance(given, int):
+        return tuple(as_noise(float(rate)) for rate in np.round(np.linspace(0.0, HIGHEST_RATE, given), 6))
     checked = [check_noise(f"noises[{index}]", noise, rows) for index, noise in enumerate(given)]
     _refuse_duplicates("noises", [_signature(noise) for noise in checked], [repr(noise) for noise in checked])
     return tuple(checked)
 
 
 def _check_cs(Cs: Any, scale: Callable[[], float]) -> Array:
-    if _is_count(Cs):
-        return default_cs(scale(), _check_count("Cs", Cs))
-    values = [
-        check_number(f"Cs[{i}]", C, 0.0, low_open=True) for i, C in enumerate(_as_list("Cs", Cs, "[0.01, 0.1, 1]"))
-    ]
+    given = _as_list("Cs", Cs, "[0.01, 0.1, 1]")
+    if isinstance(given, int):
+        return default_cs(scale(), given)
+    values = [check_number(f"Cs[{index}]", C, 0.0, low_open=True) for index, C in enumerate(given)]
     _refuse_duplicates("Cs", values, [f"{C:g}" for C in values])
     return np.sort(np.asarray(values))
 
@@ -183,23 +172,17 @@ def default_cs(scale: float, count: int) -> Array:
     return 10.0 ** (rounded if len(np.unique(rounded)) == count else exponents)
 
 
-def _is_count(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
-
-
-def _check_count(name: str, value: Any) -> int:
-    if value < 1:
-        raise ValueError(f"{name} must be a list of values or the number of values, at least 1, got {value!r}.")
-    return int(value)
-
-
-def _as_list(name: str, values: Any, example: str) -> list[Any]:
+def _as_list(name: str, values: Any, example: str) -> list[Any] | int:
+    """Return the values of a parameter, or their number if it is a number."""
+    if isinstance(values, Integral) and not isinstance(values, bool):
+        if values < 1:
+            raise ValueError(f"{name} must be a list of values or the number of values, at least 1, got {values!r}.")
+        return int(values)
     if isinstance(values, str) or not hasattr(values, "__iter__") or getattr(values, "ndim", 1) == 0:
         raise ValueError(
             f"{name} must be a list of values, such as {example}, or the number of values, got {values!r}."
         )
-    listed = list(values)
-    if not listed:
+    if not (listed := list(values)):
         raise ValueError(f"{name} is empty: pass at least one value, for example {example}.")
     return listed
 

@@ -63,10 +63,26 @@ def fit_estimator(
     progress : bool, default=False
         Whether to show a bar with the remaining time.
     """
-    if isinstance(estimator, MarginalisedModelCV):
-        return search_partitions(estimator, data, names, feature_names, progress)
-    with _fit_progress(estimator, progress) as monitor:
-        return fit_partitions(estimator, data, names, feature_names, monitor)
+    if not isinstance(estimator, MarginalisedModelCV):
+        with _fit_progress(estimator, progress) as monitor:
+            return fit_partitions(estimator, data, names, feature_names, monitor)
+    with validation.unchanged_on_failure(estimator):
+        check_parameters(estimator)
+        model = plain_model(estimator)
+        partition_problem(model)  # its parameters are checked before the rows
+        rows, given, n_threads = check_partitions(model, data, names, feature_names), None, 1
+        targets = Targets.of(rows)
+        weights = targets.sample_weight if np.any(targets.sample_weight != 1.0) else None
+        # The size of all rows in double precision; a stored entry of sparse rows has an index.
+        n_bytes = rows.n_stored * (8 if rows.is_dense else 12)
+        if n_bytes <= _GATHERED_BYTES and (rows.feature_names is None or rows.is_dense):
+            given, n_threads = (_gather_features(rows), rows.labels[targets.codes]), effective_n_jobs(estimator.n_jobs)
+            rows = check_rows(model, *given, weights)
+            targets = Targets.of(rows)
+        # Folds elsewhere are solved one after the other: each uses all threads or workers.
+        verbose = estimator.verbose if progress else 0
+        run_search(estimator, model, rows, targets, given, (weights, None), n_threads, verbose)
+    return estimator
 
 
 @contextmanager
@@ -88,33 +104,6 @@ def _fit_progress(estimator: MarginalisedModel, progress: bool) -> Iterator[Call
             shown = max(shown, reached)
 
         yield monitor
-
-
-def search_partitions(
-    estimator: MarginalisedModelCV,
-    data: Partitions,
-    names: Sequence[str] | None = None,
-    feature_names: Sequence[str] | None = None,
-    progress: bool = False,
-) -> MarginalisedModelCV:
-    """Choose noise and ``C`` by cross-validation on rows in partitions, and fit to all rows with them."""
-    with validation.unchanged_on_failure(estimator):
-        check_parameters(estimator)
-        model = plain_model(estimator)
-        partition_problem(model)  # its parameters are checked before the rows
-        rows, given, n_threads = check_partitions(model, data, names, feature_names), None, 1
-        targets = Targets.of(rows)
-        weights = targets.sample_weight if np.any(targets.sample_weight != 1.0) else None
-        # The size of all rows in double precision; a stored entry of sparse rows has an index.
-        n_bytes = rows.n_stored * (8 if rows.is_dense else 12)
-        if n_bytes <= _GATHERED_BYTES and (rows.feature_names is None or rows.is_dense):
-            given, n_threads = (_gather_features(rows), rows.labels[targets.codes]), effective_n_jobs(estimator.n_jobs)
-            rows = check_rows(model, *given, weights)
-            targets = Targets.of(rows)
-        # Folds elsewhere are solved one after the other: each uses all threads or workers.
-        verbose = estimator.verbose if progress else 0
-        run_search(estimator, model, rows, targets, given, (weights, None), n_threads, verbose)
-    return estimator
 
 
 def _gather_features(rows: TrainingRows) -> Any:

@@ -78,8 +78,6 @@ class ScoreGrid:
                 free.append(index)
             else:
                 members.setdefault(type(noise), []).append(index)
-        if not members:
-            return [NoiseKind(NO_NOISE, None, np.array(free), np.zeros(len(free)))]
         kinds = [self._kind(noise, indices, free) for noise, indices in members.items()]
         if free and all(kind.label is None for kind in kinds):
             kinds.insert(0, NoiseKind(NO_NOISE, None, np.array(free), np.zeros(len(free))))

@@ -11,7 +11,7 @@ The predictor has ``mu = 0``; how far it comes says which ``mu`` the corrector, 
 duality gap is known. Newton's method on a smoothed hinge takes two to four times as many steps. From given coefficients
 the variables are those with ``a t = (c - a) xi = mu``, for a ``mu`` in proportion to the objective: a large one, which
 saves steps only for a large tolerance, or a small one where the coefficients are nearly the solution. Elsewhere, hardly
-a step can be gone from there.
+a step can be gone from there, and after some steps the method begins anew.
 All outputs take their steps together: for small tables NumPy's calls take the time, not the arithmetic.
 """
 
@@ -31,9 +31,11 @@ from dropmargin.typing import Array
 _SHARE = 0.99
 # More steps do not help: rounding errors limit the gap.
 _MOST_STEPS = 60
-# The duality gap at given coefficients is so many times the objective, from this tolerance on and below it; there
-# the first step must bring it below this share of itself. Finalists on digits take a quarter of the steps.
+# The duality gap at given coefficients is so many times the objective, from this tolerance on and below it. After the
+# first step it must be below this share of the one that there is without a start, or for a small tolerance of itself,
+# and the solution must be found in so many steps. Finalists on digits take a quarter of the steps.
 _WARM_TOL, _WARM_GAP, _CLOSE_GAP, _CLOSE_SHARE = 1e-3, 6.0, 0.03, 0.5
+_WARM_STEPS, _CLOSE_STEPS = 30, 8
 
 
 class _Variables(NamedTuple):
@@ -64,14 +66,16 @@ def interior_point(objective: Objective, options: Options, start: Array | None =
         V[:, -1], penalty[-1] = 0.0, 1.0
     ones = np.ones_like(labels)
     now = _Variables(np.zeros_like(penalty), 0.5 * c * ones, margin * ones, 2.0 * margin * ones)
+    most_steps, limit = _MOST_STEPS, _gaps(now, c)
     if start is not None:
         is_rough = options.tol >= _WARM_TOL
         with np.errstate(all="ignore"):
-            warm = _near(start, V, labels, c, penalty, margin, _WARM_GAP if is_rough else _CLOSE_GAP)
-        now = warm if is_rough else _if_close(warm, now, V, labels, c, penalty, margin)
+            now = _near(start, V, labels, c, penalty, margin, _WARM_GAP if is_rough else _CLOSE_GAP)
+            limit = _CLOSE_SHARE * (limit if is_rough else _gaps(now, c))
+        most_steps = _WARM_STEPS if is_rough else _CLOSE_STEPS
     active = np.arange(len(rows))
     histories: list[list[Iteration]] = [[] for _ in rows]
-    for iteration in range(1, min(options.max_iter, _MOST_STEPS) + 1):
+    for iteration in range(1, min(options.max_iter, most_steps) + 1):
         # 1. The step.
         try:
             with np.errstate(all="ignore"):
@@ -96,13 +100,19 @@ def interior_point(objective: Objective, options: Options, start: Array | None =
             if finished[k] and np.isfinite(gap):
                 message = f"reached a relative duality gap of {gap / value if gap else 0.0:.1e}"
                 results[output] = Result(coef, np.array([value]), iteration, True, message, histories[output])
-        # 3. Outputs that have finished leave.
+        # 3. Outputs that have finished leave, and those whose start was not near the solution.
+        if start is not None and iteration == 1:
+            finished |= gaps > limit
         if finished.any():
             left = np.flatnonzero(~finished)
             active, labels, penalty = active[left], labels[:, left], penalty[:, left]
             now = _Variables(*(own[:, left] for own in now))
             if not len(left):
                 break
+    missed = np.array([k for k, result in enumerate(results) if result is None], dtype=int)
+    if start is not None and len(missed):
+        for k, result in zip(missed, interior_point(objective.select(missed), options), strict=True):
+            results[k] = result
     return results
 
 
@@ -116,16 +126,6 @@ def _near(coef: Array, V: Array, labels: Array, c: Array, penalty: Array, margin
     odds = 0.5 * np.where(ratio > 0.0, root + ratio, 4.0 / (root + np.abs(ratio)))  # (c - a) / a
     a = c / (1.0 + odds)
     return _Variables(coef.copy(), a, mu / a, mu / (c - a))
-
-
-def _if_close(
-    warm: _Variables, cold: _Variables, V: Array, labels: Array, c: Array, penalty: Array, margin: float
-) -> _Variables:
-    """Return the variables of the outputs for which a step from them brings the gap down, and else other ones."""
-    with np.errstate(all="ignore"):
-        ahead = _step(warm, V, labels, c, penalty, margin)
-        is_close = _gaps(ahead, c) <= _CLOSE_SHARE * _gaps(warm, c)
-    return _Variables(*(np.where(is_close, *pair) for pair in zip(ahead, cold, strict=True)))
 
 
 def _gaps(now: _Variables, c: Array) -> Array:
