@@ -223,6 +223,7 @@ def main() -> None:
     parser.add_argument("--table-only", action="store_true", help="make table and figure of the file that is there")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
+    order = list(methods(is_classification=True))
     for name in () if options.table_only else options.only or (SHORT if options.short else TABLES):
         try:
             lines = run(name, options.repeats, options.methods)
@@ -235,6 +236,7 @@ def main() -> None:
             lines = [line for line in earlier if (line["table"], line["method"]) not in replaced] + lines
         else:
             lines = [line | replaced.get((line["table"], line["method"]), {}) for line in earlier]
+        lines.sort(key=lambda line: (line["table"], order.index(line["method"])))
         options.out.write_text("".join(json.dumps(line) + "\n" for line in lines))
     results = pd.read_json(options.out, lines=True)
     for kind in KINDS:

@@ -278,6 +278,16 @@ def lost_columns(rows: list[Row]) -> str:
     return grid(means, "method", "share", "error", {name: name for name in order}, "columns lost")
 
 
+@table("lost_columns")
+def lost_columns_by_table(rows: list[Row]) -> str:
+    """Test error of each table and method with columns lost, and seconds of the processor."""
+    import pandas as pd
+
+    from benchmarks.lost_columns import markdown
+
+    return markdown(pd.DataFrame(rows), "columns") + "\n"
+
+
 @table("stability")
 def stability(rows: list[Row]) -> str:
     """Absolute error of `predict_stability` against draws from the noise."""
