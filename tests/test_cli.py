@@ -6,6 +6,8 @@ import csv
 import gzip
 import io
 import json
+import os
+import subprocess
 
 import numpy as np
 import pytest
@@ -250,6 +252,14 @@ def test_standard_input_and_absent_columns(model, files, run):
     outcome = run("predict", "-", "m", "--format", "csv", "--ids", "id", stdin=content)
     assert len(outcome.out.splitlines()) == 41
     assert "warning: X lacks" in outcome.err
+
+
+def test_a_reader_that_closes_the_output_ends_the_command(model, files):
+    read, write = os.pipe()
+    os.close(read)
+    data, saved = (str(files / name) for name in ("test.csv", "m"))
+    assert spawn("predict", data, saved, stdout=write, stderr=subprocess.PIPE).returncode == 141
+    os.close(write)
 
 
 def test_help_and_usage_errors_need_no_heavy_imports():
