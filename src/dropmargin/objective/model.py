@@ -3,8 +3,8 @@ r"""Quadratic models of an objective at a point, and their minimum: the inner so
 A model is the Hessian, or the majoriser of the paper's M-step. `make_model` chooses how it is solved:
 
 - *compiled*: conjugate gradients as one call of compiled code, for one output on CSR rows in memory;
-- *factorised*: the matrix and its Cholesky factor, for few features, or where a kink that is hardly smoothed makes the
-  curvature too uneven for conjugate gradients;
+- *factorised*: the matrix and its Cholesky factor, for few features, or where a kink without noise makes the curvature
+  too uneven for conjugate gradients;
 - *iterative*: conjugate gradients over `Partitions.map_sum`, wherever the rows are and for all outputs at once,
   preconditioned by the eigenvectors of one Gram matrix of the rows, shared by all outputs, steps and values of ``C``
   (dense rows, up to a few thousand features), or else by the diagonal with deflation.
@@ -28,9 +28,8 @@ from dropmargin.objective.scores import GroupScores, Moments
 from dropmargin.typing import Array
 
 # A matrix is factorised for at most so many features, if it costs at most so many products per output (less for CSR
-# rows, and for many outputs, whose products with dense rows are one); up to the last number of features where the
-# curvature is uneven: conjugate gradients took 10 times as long on 600 x 60 without noise.
-_UNEVEN_PRODUCTS = 2**31
+# rows, and for many outputs, whose products with dense rows are one); up to the last number of features near a kink
+# without noise: conjugate gradients took 10 times as long on 600 x 60. With noise, a little is enough, they did not.
 _FEW_FEATURES, _FEW_PRODUCTS, _FEW_PRODUCTS_SHARED, _DIRECT_FEATURES, _MANY_OUTPUTS = 100, 2**25, 2**20, 1500, 4
 # For products of entries of at most so many numbers, all outputs are one product with a table of them.
 _TABLE = 2**21
@@ -40,10 +39,8 @@ _GRAM_FEATURES, _GRAM_ROWS = 2000, 8
 _EIGEN_RANGE = 1e10
 # Eigenvalues of the coupling of classes count as at least this share of the largest one.
 _LEAST_COUPLING = 1e-10
-# The curvature is uneven if more than this share of the weight is in rows whose scores vary by less than the smoothing,
-# and the smoothing moves the objective by less than the second share. (Factorising before that took 1.4 times as long
-# in a search of the hinge with noise on digits.)
-_SHARP, _SMOOTH = 0.01, 1e-3
+# A kink is sharp if more than this share of the weight is in rows whose scores vary by less than the smoothing.
+_SHARP = 0.01
 
 
 class Model(ABC):
@@ -72,10 +69,7 @@ def make_model(point: Point, is_majoriser: bool = False, free: Array | None = No
         most = _FEW_PRODUCTS if is_alone else _FEW_PRODUCTS_SHARED
         is_small = n_free <= _FEW_FEATURES and n_rows * (n_free + 1) ** 2 <= most
         is_quadratic = objective.is_dense and objective.loss.loss.is_quadratic and p <= n_rows
-        is_uneven = objective.is_noise_free or (
-            not (is_majoriser or _is_smooth(point)) and n_rows * (n_free + 1) ** 2 <= _UNEVEN_PRODUCTS
-        )
-        if is_small or is_quadratic or (is_uneven and is_sharp(point).any()):
+        if is_small or is_quadratic or (objective.is_noise_free and is_sharp(point).any()):
             model = FactorisedModel.of(point, is_majoriser, free)
             if model is not None:
                 return model
@@ -87,14 +81,6 @@ def make_model(point: Point, is_majoriser: bool = False, free: Array | None = No
 def _is_compiled(objective: Objective) -> bool:
     block = objective.data.single()
     return block is not None and objective.n_columns == 1 and block.compiled is not None
-
-
-def _is_smooth(point: Point) -> bool:
-    """Return whether a kink of the loss is smoothed so much that this moves the objective of an output."""
-    objective = point.objective
-    if objective.width is None or objective.smooths_l1:
-        return False
-    return bool(np.any(objective.width * objective.weight > _SMOOTH * point.plain_value))
 
 
 def is_sharp(point: Point) -> Array:
