@@ -16,6 +16,9 @@ import numpy as np
 
 from dropmargin.typing import Array
 
+# What is below this share of a number was lost to rounding errors.
+_ROUNDING = 1e-12
+
 
 @dataclass(frozen=True)
 class Penalty:
@@ -83,8 +86,10 @@ class Penalty:
         return 0.0
 
     def centred(self, diagonal: Array, intercept_image: Array) -> Array:
-        """Return the diagonal of a preconditioner, given that of an objective and the product with the intercept."""
-        return diagonal
+        """Return the diagonal of a preconditioner for directions conjugate to the intercept, given its product."""
+        level = intercept_image[-1]
+        of_intercept = np.square(intercept_image[:-1]) / np.where(level > 0.0, level, np.inf)
+        return np.maximum(diagonal - of_intercept, _ROUNDING * diagonal)
 
     # For an l1 penalty ---------------------------------------------------------------------------------------------
 

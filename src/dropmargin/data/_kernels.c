@@ -124,6 +124,9 @@ static void project(const plane_t *plane, double *direction)
     direction[n] -= y;
 }
 
+/* What is below this share of a number was lost to rounding errors. */
+#define ROUNDING 1e-12
+
 #define PASTE(a, b) a##_##b
 #define PASTE_EXPANDED(a, b) PASTE(a, b)
 #define NAMED(function) PASTE_EXPANDED(function, KIND)

@@ -279,7 +279,7 @@ CLONES static void NAMED(images)(const rows_t *rows, const model_t *model, const
                 const double x = ENTRY(row.x, j);
                 out[3 * d] += x * u;
                 out[3 * d + 1] += x * v;
-                out[3 * d + 2] += x * x * (h[0] + c * second);
+                out[3 * d + 2] += x * x * h[0] + c * second * x * (x - 2.0 * rows->reference[d]);
             }
         }
     }
@@ -351,10 +351,14 @@ static void NAMED(prepare)(const rows_t *rows, const model_t *model, NAMED(work)
             along += 2.0 * rows->floor[d] * model->w[d] * totals[1];
             level += 2.0 * rows->floor[d] * model->w[d] * totals[3];
         }
+        /* The preconditioner is that of directions conjugate to the intercept. */
+        const double whole = square + model->own[d];
+        if (model->fit_intercept && totals[2] > 0.0) square -= level * level / totals[2];
+        const double diagonal = square + model->own[d] > ROUNDING * whole ? square + model->own[d] : ROUNDING * whole;
         const int is_free = !model->free || model->free[d];
         model->coef_image[d] = is_free ? along : 0.0;
         model->intercept_image[d] = is_free ? level : 0.0;
-        model->diagonal[d] = square + model->own[d] > 0.0 ? square + model->own[d] : 1.0;
+        model->diagonal[d] = diagonal > 0.0 ? diagonal : 1.0;
     }
     model->coef_image[n] = model->fit_intercept ? totals[0] : 0.0;
     model->intercept_image[n] = model->fit_intercept ? totals[2] : 1.0;

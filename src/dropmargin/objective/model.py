@@ -19,10 +19,10 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.linalg.lapack import dpotrf, dpotrs
 
-from dropmargin.data import Block, FeatureGroups
+from dropmargin.data import Block, FeatureGroups, Variance
 from dropmargin.objective import conjugate_gradient
 from dropmargin.objective.conjugate_gradient import Deflation, Solution
-from dropmargin.objective.objective import Objective, Point, Statistics, Task, _seconds
+from dropmargin.objective.objective import Objective, Piece, Point, Statistics, Task, _seconds
 from dropmargin.objective.row_losses import MomentRows, Second, SoftmaxRows
 from dropmargin.objective.scores import GroupScores, Moments
 from dropmargin.typing import Array
@@ -353,20 +353,31 @@ def _images(block: Block, task: Task, coef: Array, is_majoriser: bool) -> tuple[
             along += task.scores.vjp(piece.rows, coef, left, None if is_diagonal else (piece.first, own))
             level += task.scores.vjp(piece.rows, coef, second((ones, np.zeros_like(ones))))
             if not is_diagonal:
-                slope = 2.0 * task.scores.groups.slope[task.scores.groups.numbers][:, None]  # type: ignore[attr-defined]
-                diagonal[:-1] += slope * piece.rows.squares_backward(piece.first[1])
+                diagonal[:-1] += 2.0 * _of_noise(task, piece, block.variance)
         else:
             weights = np.abs(second(tuple(np.ones_like(part) for part in piece.z))[0])
             if isinstance(task.loss, SoftmaxRows):
                 shares = piece.first[0]
                 weights = np.maximum(shares - np.square(shares) / np.maximum(piece.weights, 1e-300), 0.0)
-            if piece.own is not None:
-                diagonal[:-1] += (
-                    2.0 * np.abs(task.loss.adjoint(np.vstack([piece.own, piece.own[:1]]), piece.number))[:-1]
-                )
+            own = _of_noise(task, piece, block.variance)
+            diagonal[:-1] += 2.0 * np.abs(task.loss.adjoint(np.vstack([own, own[:1]]), piece.number))[:-1]
         diagonal[:-1] += piece.rows.squares_backward(weights)
         diagonal[-1] += weights.sum(axis=0)
     return diagonal, along, level
+
+
+def _of_noise(task: Task, piece: Piece, variance: Variance) -> Array:
+    """Return ``sum_i u_i V_d(x_id)``; ``u`` is the derivative by the variance, for a log-MGF half that by its value."""
+    if piece.own is not None:
+        return piece.own
+    u = piece.first[1] if len(piece.first) > 1 else 0.5 * piece.first[0]
+    if not isinstance(task.scores, GroupScores):
+        constant = np.reshape(variance.constant, (-1, 1))
+        return piece.rows.backward(u, u)[1] + constant * u.sum(axis=0)
+    groups = task.scores.groups
+    reference = groups.reference[:, None]
+    squares = piece.rows.squares_backward(u) - 2.0 * reference * piece.rows.backward(u)[0]
+    return groups.slope[groups.numbers][:, None] * (squares + np.square(reference) * u.sum(axis=0))
 
 
 # The shared Gram matrix ---------------------------------------------------------------------------------------------

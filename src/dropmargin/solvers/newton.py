@@ -269,8 +269,9 @@ class _State:
         # Where only a share of the step decreases the objective, the model holds on that share of the way.
         moved = length > 0.0
         error = np.where(moved, np.abs(predicted - decrease) / np.where(moved, length, 1.0), predicted)
-        gap = error + step.remaining
-        is_trusted = (length == 1.0) & (error <= _MODEL_ERROR * predicted) & (not step.is_majoriser)
+        is_right = error <= _MODEL_ERROR * predicted
+        gap = np.where(is_right, error, np.maximum(error, predicted)) + step.remaining
+        is_trusted = (length == 1.0) & is_right & (not step.is_majoriser)
         if step.model.is_well_preconditioned:
             # The model is known along all directions, and so its decrease for the new gradient.
             ahead = _SAFETY * step.model.decrease(self.slope(), step.lowest)
