@@ -371,11 +371,10 @@ def _statistics(block: Block, task: Task, coef: Array, is_majoriser: bool) -> tu
             totals += second.by_mean.sum(axis=0)
             by_variance += piece.first[1].sum(axis=0)
         elif isinstance(task.loss, SoftmaxRows):
-            weights = piece.weights
-            coupling = task.loss.coupling(piece.z, weights) + (0.0 if coupling is None else coupling)
+            coupling = task.loss.coupling(piece.z, piece.weights) + (0.0 if coupling is None else coupling)
         else:
-            weights = piece.weights
-            totals += (weights * task.loss.loss.curvature(piece.z[0])).sum(axis=0)
+            totals += (piece.weights * task.loss.loss.curvature(piece.z[0])).sum(axis=0)
+            by_variance += 0.5 * piece.first[0].sum(axis=0)  # the second derivative of a log-MGF is the variance
     if coupling is None and isinstance(task.loss, SoftmaxRows):
         coupling = np.zeros((coef.shape[1], coef.shape[1]))
     return totals, by_variance, coupling
