@@ -214,8 +214,11 @@ def test_a_step_that_decreases_less_than_predicted_is_no_proof_of_convergence(se
     assert model.objective_ <= (1.0 + model.tol) * exact
 
 
-# Near a kink that the noise hardly smooths, a step of which a small share decreases the objective proves nothing.
-@pytest.mark.parametrize(("seed", "index"), [(31337, 907)])
+# A share of a step, or one that decreases the objective by another amount than predicted, proved too much near kinks; the
+# preconditioner did not know the reference of groups, the noise of a log-MGF, or how groups couple classes.
+@pytest.mark.parametrize(
+    ("seed", "index"), [(31337, 907), (31337, 1306), (31337, 1559), (31337, 1639), (90210, 1054), (90210, 1093)]
+)
 def test_problems_that_once_stopped_silently(seed, index):
     outcome = optima.run(seed, index)
     assert outcome.verdict == "converged", optima.describe(seed, outcome)

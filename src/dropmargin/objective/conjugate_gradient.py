@@ -128,7 +128,8 @@ def solve(model: Any, right: Array, rtol: float, atol: Array, max_iter: int, dot
         steps.append(step)
         ratios.append(ratio)
         square = np.where(active, new_square, square)
-        active &= (square > goal) & ~((remaining <= atol) & (square <= halfway))
+        if iteration >= model.least_steps:
+            active &= (square > goal) & ~((remaining <= atol) & (square <= halfway))
     lowest = lowest_ritz_values(np.array(steps), np.array(ratios)) if steps else np.ones(len(square))
     return Solution(solution, remaining, lowest)
 

@@ -39,6 +39,8 @@ _GRAM_FEATURES, _GRAM_ROWS = 2000, 8
 _EIGEN_RANGE = 1e10
 # Eigenvalues of the coupling of classes count as at least this share of the largest one.
 _LEAST_COUPLING = 1e-10
+# The diagonal misses how classes and the features of a group are coupled: fewer steps say nothing about what is left.
+_LEAST_STEPS = 8
 # A kink is sharp if more than this share of the weight is in rows whose scores vary by less than the smoothing.
 _SHARP = 0.01
 
@@ -268,6 +270,8 @@ class IterativeModel(Model):
         self.diagonal: Any = None
         inverse = None if free is not None else gram_inverse(point, is_majoriser)
         self.is_well_preconditioned = inverse is not None
+        is_rough = inverse is None and self.objective.is_coupled and isinstance(self.objective.scores, GroupScores)
+        self.least_steps = _LEAST_STEPS if is_rough else 1
         if inverse is not None and not self.objective.is_coupled and point.coef[:-1].any():
             self._deflate_coef()
         self._inverse: Any = self._diagonal_inverse() if inverse is None else inverse

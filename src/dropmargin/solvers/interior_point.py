@@ -27,7 +27,7 @@ from dropmargin.solvers.dual_coordinate import HingeRows, balanced, best_interce
 from dropmargin.solvers.result import Iteration, Options, Result
 from dropmargin.typing import Array
 
-# The share of the way to the boundary that a step may go. With 0.99 some problems with dependent features take over 60 steps.
+# The share of the way to the boundary that a step may go. With 0.99 some problems take over 60 steps.
 _SHARE = 0.95
 # More steps do not help: rounding errors limit the gap.
 _MOST_STEPS = 60
