@@ -214,8 +214,8 @@ def test_a_step_that_decreases_less_than_predicted_is_no_proof_of_convergence(se
     assert model.objective_ <= (1.0 + model.tol) * exact
 
 
-# A share of a step, or one that decreases the objective by another amount than predicted, proved too much near kinks; the
-# preconditioner did not know the reference of groups, the noise of a log-MGF, or how groups couple classes.
+# Near kinks, a share of a step proved too much, or one that decreased the objective by another amount than predicted;
+# the preconditioner did not know the reference of groups, the noise of a log-MGF, or how groups couple classes.
 @pytest.mark.parametrize(
     ("seed", "index"), [(31337, 907), (31337, 1306), (31337, 1559), (31337, 1639), (90210, 1054), (90210, 1093)]
 )
