@@ -100,6 +100,8 @@ def test_a_raw_frame_with_every_kind_of_column(text, tmp_path):
         assert np.isfinite(model.predict_proba(lost)).all()
         polars = pl.from_pandas(table.drop(columns="grade")).with_columns(grade=pl.Series(table.grade.astype(str)))
         np.testing.assert_array_equal(model.predict(polars), model.predict(table))
+        with pytest.raises(ValueError, match=r"LazyFrame .* pass X\.collect\(\)"):
+            model.predict(polars.lazy())
     np.testing.assert_array_equal(load(tmp_path / "model").predict_proba(table), model.predict_proba(table))
     kinds = {column.name: column.kind for column in model.columns_ if not column.reason}
     numbers, dates = ["age", "price", "share", "flag"], ["when", "day"]

@@ -38,6 +38,8 @@ class Column(NamedTuple):
 
 def column_names(X: Any) -> list[str] | None:
     """Return the names of the columns of a data frame, a pyarrow table or a dict as strings, None for an array."""
+    if hasattr(X, "collect_schema") and not hasattr(X, "__len__"):
+        raise ValueError("X is a LazyFrame of polars, which has not been read: pass X.collect().")
     names = list(X) if isinstance(X, Mapping) and not hasattr(X, "toarray") else getattr(X, "column_names", None)
     names = getattr(X, "columns", None) if names is None else names
     return None if names is None else [str(name) for name in names]
