@@ -270,6 +270,8 @@ class IterativeModel(Model):
         self.diagonal: Any = None
         inverse = None if free is not None else gram_inverse(point, is_majoriser)
         self.is_well_preconditioned = inverse is not None
+        # What is added to the coefficients of all classes of a softmax changes the penalty alone: their mean stays zero.
+        self.is_centred = self.objective.is_centred and inverse is None and free is None
         is_rough = inverse is None and self.objective.is_coupled and isinstance(self.objective.scores, GroupScores)
         self.least_steps = _LEAST_STEPS if is_rough else 1
         if inverse is not None and not self.objective.is_coupled and point.coef[:-1].any():
@@ -288,7 +290,11 @@ class IterativeModel(Model):
 
     def precondition(self, residual: Array) -> Array:
         """Return an approximate inverse times a residual."""
+        if self.is_centred:
+            residual = residual - residual.mean(axis=1, keepdims=True)
         out = self._inverse(residual)
+        if self.is_centred:
+            out -= out.mean(axis=1, keepdims=True)
         return out if self.free is None else out * self.free
 
     def _deflate_coef(self) -> None:

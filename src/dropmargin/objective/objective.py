@@ -214,6 +214,11 @@ class Objective:
         return self.loss.is_coupled
 
     @property
+    def is_centred(self) -> bool:
+        """Whether the coefficients of all columns have the mean zero at the minimum: those of a softmax with a ridge."""
+        return self.is_coupled and self.n_columns > 1 and self.penalty.is_ridge
+
+    @property
     def n_outputs(self) -> int:
         return 1 if self.is_coupled else self.n_columns
 

@@ -234,6 +234,8 @@ def solve_outputs(
         own = make_objective(replace(problem, C=problem.C / share), sample, outputs, features, n_threads)
         own.passes, own.share, own.cache = objective.passes, sample.n_rows / data.n_rows, objective.cache
         objective = replace(objective, sample=own)
+    if objective.is_centred:
+        coef = coef - coef.mean(axis=1, keepdims=True)
     # 3. The solver.
     is_warm |= isinstance(problem.loss, MomentLoss) and problem.loss.is_quadratic
     options = Options(problem.tol, problem.max_iter, problem.monitor, is_warm, problem.is_single, near=near)
