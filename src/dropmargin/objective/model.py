@@ -270,7 +270,7 @@ class IterativeModel(Model):
         self.diagonal: Any = None
         inverse = None if free is not None else gram_inverse(point, is_majoriser)
         self.is_well_preconditioned = inverse is not None
-        # What is added to the coefficients of all classes of a softmax changes the penalty alone: their mean stays zero.
+        # What is added to the coefficients of all classes of a softmax changes only the penalty: their mean stays zero.
         self.is_centred = self.objective.is_centred and inverse is None and free is None
         is_rough = inverse is None and self.objective.is_coupled and isinstance(self.objective.scores, GroupScores)
         self.least_steps = _LEAST_STEPS if is_rough else 1

@@ -215,7 +215,7 @@ class Objective:
 
     @property
     def is_centred(self) -> bool:
-        """Whether the coefficients of all columns have the mean zero at the minimum: those of a softmax with a ridge."""
+        """Whether the columns have the mean zero at the minimum, for every feature: those of a softmax with a ridge."""
         return self.is_coupled and self.n_columns > 1 and self.penalty.is_ridge
 
     @property
