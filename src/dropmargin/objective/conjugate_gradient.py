@@ -16,6 +16,8 @@ _STEPS_LEFT = 5
 _HALFWAY = 0.3
 # A curvature below this share of the preconditioner's counts as zero.
 _FLAT = 1e-20
+# A squared residual of this share of its start is rounding.
+_EXACT = 1e-16
 # Directions that are nearer to linear dependence than this count as one.
 _INDEPENDENT = 1e-6
 
@@ -102,7 +104,7 @@ def solve(model: Any, right: Array, rtol: float, atol: Array, max_iter: int, dot
     direction = model.precondition(residual)
     square = dot(residual, direction)
     direction = direction if deflation is None else deflation.project(direction)
-    goal, halfway = np.square(rtol) * square, np.square(_HALFWAY) * square
+    goal, halfway, exact = np.square(rtol) * square, np.square(_HALFWAY) * square, _EXACT * square
     # If the first step breaks down without a deflated part, nothing is known about the remaining decrease.
     remaining = np.where(dot(solution, solution) + (square == 0.0) > 0.0, 0.5 * square, np.inf)
     active = square > 0.0
@@ -128,8 +130,8 @@ def solve(model: Any, right: Array, rtol: float, atol: Array, max_iter: int, dot
         steps.append(step)
         ratios.append(ratio)
         square = np.where(active, new_square, square)
-        if iteration >= model.least_steps:
-            active &= (square > goal) & ~((remaining <= atol) & (square <= halfway))
+        is_enough = (square <= goal) | ((remaining <= atol) & (square <= halfway))
+        active &= ~(is_enough if iteration >= model.least_steps else square <= exact)
     lowest = lowest_ritz_values(np.array(steps), np.array(ratios)) if steps else np.ones(len(square))
     return Solution(solution, remaining, lowest)
 

@@ -270,7 +270,8 @@ class _State:
         moved = length > 0.0
         error = np.where(moved, np.abs(predicted - decrease) / np.where(moved, length, 1.0), predicted)
         is_right = error <= _MODEL_ERROR * predicted
-        gap = np.where(is_right, error, np.maximum(error, predicted)) + step.remaining
+        ahead = error if self.is_sampled else np.maximum(error, predicted)  # the Hessian of a subsample differs anyway
+        gap = np.where(is_right, error, ahead) + step.remaining
         is_trusted = (length == 1.0) & is_right & (not step.is_majoriser)
         if step.model.is_well_preconditioned:
             # The model is known along all directions, and so its decrease for the new gradient.
