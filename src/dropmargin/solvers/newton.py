@@ -7,7 +7,8 @@ their steps together; converged outputs leave the loop.
 *Gap.* Before a step the gap ``J - J*`` is estimated by the predicted decrease, half the squared Newton decrement: on
 review text it was within 15 % of the gap. After the step it is the difference of predicted and actual decrease, plus
 what conjugate gradients left, and at least the decrease that the same model predicts for the new gradient
-(`_State._gap`). ``tol`` is relative to ``J``, so a warm start is safe.
+(`_State._gap`). Where the difference is more than a tenth, as much as was predicted may still be ahead. ``tol`` is
+relative to ``J``, so a warm start is safe.
 
 *Kinks.* A kink of the loss is smoothed over a width (`MomentLoss.smoothed`), which moves the minimum by at most the
 width times the weight of all rows. Relative to the objective, that error ``e`` follows Ipopt's rule: when the gap is
