@@ -39,8 +39,9 @@ _GRAM_FEATURES, _GRAM_ROWS = 2000, 8
 _EIGEN_RANGE = 1e10
 # Eigenvalues of the coupling of classes count as at least this share of the largest one.
 _LEAST_COUPLING = 1e-10
-# The diagonal misses how classes and the features of a group are coupled: fewer steps say nothing about what is left.
-_LEAST_STEPS = 8
+# The diagonal misses how classes, the features of a group, and features far from zero are coupled: with groups, or at
+# most so many features, fewer steps say nothing about what is left.
+_LEAST_STEPS, _ALWAYS = 8, 20
 # A kink is sharp if more than this share of the weight is in rows whose scores vary by less than the smoothing.
 _SHARP = 0.01
 
@@ -272,8 +273,8 @@ class IterativeModel(Model):
         self.is_well_preconditioned = inverse is not None
         # What is added to the coefficients of all classes of a softmax changes only the penalty: their mean stays zero.
         self.is_centred = self.objective.is_centred and inverse is None and free is None
-        is_rough = inverse is None and self.objective.is_coupled and isinstance(self.objective.scores, GroupScores)
-        self.least_steps = _LEAST_STEPS if is_rough else 1
+        is_rough = isinstance(self.objective.scores, GroupScores) or self.objective.n_features <= _ALWAYS
+        self.least_steps = _LEAST_STEPS if is_rough and self.objective.is_coupled and inverse is None else 1
         if inverse is not None and not self.objective.is_coupled and point.coef[:-1].any():
             self._deflate_coef()
         self._inverse: Any = self._diagonal_inverse() if inverse is None else inverse

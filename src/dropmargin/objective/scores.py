@@ -60,11 +60,12 @@ class Moments:
     def value(self, rows: Any, coef: Array) -> Parts:
         if is_compiled(rows, coef):
             mean, variance = rows.compiled.moments(coef[:, 0])
-            return mean[:, None], variance[:, None]
+            return mean[:, None], np.maximum(variance, 0.0)[:, None]
         w = coef[:-1]
         square = w * w
         mean, variance = rows.forward(w, square if self.depends_on_x else None)
-        return mean + coef[-1], self._with_constant(variance, square, mean)
+        variance = self._with_constant(variance, square, mean)
+        return mean + coef[-1], np.maximum(variance, 0.0)  # far from the reference, less is rounding
 
     def jvp(self, rows: Any, coef: Array, direction: Array) -> Parts:
         cross = 2.0 * coef[:-1] * direction[:-1]
