@@ -137,7 +137,7 @@ class CompiledRows:
         """Return mean and variance of the scores at coefficients with the intercept last."""
         mean, variance, buffer = np.empty(self.n_rows), np.empty(self.n_rows), np.empty(2 * self.n_features)
         self._call("moments", np.ascontiguousarray(coef), buffer, mean, variance)
-        return mean, variance
+        return mean, np.maximum(variance, 0.0, out=variance)  # far from the reference, less is rounding
 
     def gradient(self, coef: Array, by_mean: Array, by_variance: Array) -> tuple[Array, Array | None]:
         """Return the gradient of ``sum_i (by_mean_i m_i + by_variance_i v_i)``.

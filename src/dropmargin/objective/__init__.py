@@ -3,7 +3,8 @@
 `Point` has value and gradient at some coefficients; a `Model` is a quadratic model there, which it can minimise.
 """
 
-from dropmargin.objective.model import IterativeModel, Model, Solution, is_sharp, make_model, weighted_gram
+from dropmargin.objective.hessians import weighted_gram
+from dropmargin.objective.model import IterativeModel, Model, Solution, is_sharp, make_model
 from dropmargin.objective.objective import Objective, Point
 from dropmargin.objective.row_losses import MGFRows, MomentRows, SoftmaxRows
 from dropmargin.objective.scores import GroupScores, LogMGF, Moments, Scores

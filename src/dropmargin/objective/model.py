@@ -16,13 +16,14 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
-from scipy.linalg import eigh
-from scipy.linalg.lapack import dpotrf, dpotrs
+from scipy.linalg.lapack import dpotrs
 
-from dropmargin.data import Block, FeatureGroups, Variance
+from dropmargin.data import Block, Variance
 from dropmargin.objective import conjugate_gradient
 from dropmargin.objective.conjugate_gradient import Deflation, Solution
-from dropmargin.objective.objective import Objective, Piece, Point, Statistics, Task, _seconds
+from dropmargin.objective.gram import gram_inverse
+from dropmargin.objective.hessians import factorise, hessians
+from dropmargin.objective.objective import Objective, Piece, Point, Task, second_derivatives
 from dropmargin.objective.row_losses import MomentRows, Second, SoftmaxRows
 from dropmargin.objective.scores import GroupScores, Moments
 from dropmargin.typing import Array
@@ -31,14 +32,6 @@ from dropmargin.typing import Array
 # rows, and for many outputs, whose products with dense rows are one); up to the last number of features near a kink
 # without noise: conjugate gradients took 10 times as long on 600 x 60. With noise, a little is enough, they did not.
 _FEW_FEATURES, _FEW_PRODUCTS, _FEW_PRODUCTS_SHARED, _DIRECT_FEATURES, _MANY_OUTPUTS = 100, 2**25, 2**20, 1500, 4
-# For products of entries of at most so many numbers, all outputs are one product with a table of them.
-_TABLE = 2**21
-# The Gram matrix is for at most so many features, and is computed from so many rows per feature.
-_GRAM_FEATURES, _GRAM_ROWS = 2000, 8
-# Its eigenvalues may exceed the penalty this many times: beyond, rounding errors of small ones are large.
-_EIGEN_RANGE = 1e10
-# Eigenvalues of the coupling of classes count as at least this share of the largest one.
-_LEAST_COUPLING = 1e-10
 # The diagonal misses how classes, the features of a group, and features far from zero are coupled: with groups, or at
 # most so many features, fewer steps say nothing about what is left.
 _LEAST_STEPS, _ALWAYS = 8, 20
@@ -102,7 +95,7 @@ class CompiledModel(Model):
 
     def __init__(self, point: Point, block: Block, is_majoriser: bool, free: Array | None) -> None:
         objective, coef = point.objective, point.coef
-        ((piece, second),) = _seconds(block, point.task, coef, is_majoriser)
+        ((piece, second),) = second_derivatives(block, point.task, coef, is_majoriser)
         own = np.broadcast_to(objective.penalty.curvature(coef), (len(coef) - 1, 1))[:, 0]
         if point.own is not None:
             own = own + 2.0 * point.own[:, 0]
@@ -155,7 +148,7 @@ class FactorisedModel(Model):
         objective, coef = point.objective, point.coef
         index = np.arange(objective.n_features) if free is None else np.flatnonzero(free[:-1, 0])
         objective.count(1.0)
-        (matrices,) = objective.data.map_sum(_matrices, point.task, coef, is_majoriser, index)
+        (matrices,) = objective.data.map_sum(hessians, point.task, coef, is_majoriser, index)
         own = np.broadcast_to(objective.penalty.curvature(coef), coef[:-1].shape)
         own = own if point.own is None else own + 2.0 * point.own
         diagonal = np.arange(len(index))
@@ -178,84 +171,6 @@ class FactorisedModel(Model):
 
     def decrease(self, gradient: Array, lowest: Array) -> Array:
         return 0.5 * np.einsum("ij,ij->j", gradient, self.solve(gradient, 0.0, lowest, 0).x)
-
-
-def factorise(matrix: Array) -> Array | None:
-    """Return the lower Cholesky factor, or ``None`` if the matrix is not safely positive definite."""
-    # Scaling to a unit diagonal first: features of very different units cost no digits.
-    scale = 1.0 / np.sqrt(np.maximum(np.diag(matrix), np.finfo(float).tiny))
-    with np.errstate(over="ignore", invalid="ignore"):
-        # LAPACK itself: SciPy's functions around it take longer than a small matrix.
-        factor, info = dpotrf(matrix * scale * scale[:, None], lower=1)
-    return factor / scale[:, None] if info == 0 and np.isfinite(factor).all() else None
-
-
-def _matrices(block: Block, task: Task, coef: Array, is_majoriser: bool, index: Array) -> tuple[Array]:
-    """Return the Hessians of the rows' loss by some features and the intercept, one per output."""
-    size = len(index) + 1
-    total = np.zeros((coef.shape[1], size, size))
-    for piece, second in _seconds(block, task, coef, is_majoriser):
-        X = piece.rows.dense()
-        rows = np.ones((len(X), size))
-        rows[:, :-1] = X[:, index]
-        total += weighted_gram(rows, rows, second.by_mean)
-        if isinstance(task.scores, GroupScores):
-            total += _group_matrices(rows, task.scores.groups, coef, piece.first[1], second, index)
-        elif isinstance(task.scores, Moments) and (task.scores.depends_on_x or task.scores.has_constant):
-            total += _noise_matrices(rows, block.variance.take(index).of(X[:, index]), coef[index], second)
-    return (total,)
-
-
-def _noise_matrices(rows: Array, variances: Array, w: Array, second: Second) -> Array:
-    """Return what the derivatives ``2 w_d V_d(x_id)`` of the variance contribute for independent features."""
-    if not second.mixed.any() and not second.by_variance.any():
-        return np.zeros((w.shape[1], rows.shape[1], rows.shape[1]))
-    out = np.zeros((w.shape[1], rows.shape[1], rows.shape[1]))
-    cross = weighted_gram(rows, variances, second.mixed) * (2.0 * w.T)[:, None, :]
-    out[:, :, :-1] += cross
-    out[:, :-1, :] += cross.transpose(0, 2, 1)
-    own = weighted_gram(variances, variances, second.by_variance)
-    out[:, :-1, :-1] += own * (4.0 * w.T[:, :, None] * w.T[:, None, :])
-    return out
-
-
-def _group_matrices(
-    rows: Array, groups: FeatureGroups, coef: Array, by_variance: Array, second: Second, index: Array
-) -> Array:
-    """Return the same for groups, with the second-order term of the variance, which couples the features of a group."""
-    numbers, deviations = groups.numbers[index], rows[:, :-1] - groups.reference[index]
-    slope = groups.slope[numbers]
-    same = numbers[:, None] == numbers
-    out = np.zeros((coef.shape[1], rows.shape[1], rows.shape[1]))
-    starts = np.flatnonzero(np.append(True, np.diff(numbers) != 0)) if len(numbers) else np.zeros(0, dtype=int)
-    place = np.cumsum(np.append(True, np.diff(numbers) != 0)) - 1 if len(numbers) else starts
-    for k, own in enumerate(out):
-        scores = np.add.reduceat(deviations * coef[index, k], starts, axis=1) if len(starts) else deviations
-        slopes = 2.0 * slope * scores[:, place] * deviations  # of the variance
-        cross = rows.T @ (second.mixed[:, k, None] * slopes)
-        own[:, :-1] += cross
-        own[:-1, :] += cross.T
-        own[:-1, :-1] += slopes.T @ (second.by_variance[:, k, None] * slopes)
-        weighted = (by_variance[:, k, None] * deviations).T @ deviations
-        own[:-1, :-1] += np.where(same, 2.0 * slope * weighted, 0.0)
-    return out
-
-
-def weighted_gram(left: Array, right: Array, weights: Array) -> Array:
-    """Return ``left' diag(h) right`` for each column ``h`` of the weights."""
-    n, p, q = len(left), left.shape[1], right.shape[1]
-    if weights.shape[1] > 1 and n * p * q <= _TABLE:
-        table = (left[:, :, None] * right[:, None, :]).reshape(n, p * q)
-        return (weights.T @ table).reshape(-1, p, q)
-    # BLAS computes one triangle of a product with the own transpose; one buffer: allocations take as long.
-    sign = -1.0 if weights.max(initial=0.0) <= 0.0 else 1.0
-    is_square = left is right and weights.size > 0 and float((sign * weights).min()) >= 0.0
-    factors = np.sqrt(sign * weights) if is_square else weights
-    out, buffer = np.empty((weights.shape[1], p, q)), np.empty(right.shape)
-    for own, factor in zip(out, factors.T, strict=True):
-        np.multiply(right, factor[:, None], out=buffer)
-        np.matmul((buffer if is_square else left).T, buffer, out=own)
-    return sign * out if is_square else out
 
 
 # Iterative ----------------------------------------------------------------------------------------------------------
@@ -354,7 +269,7 @@ def _images(block: Block, task: Task, coef: Array, is_majoriser: bool) -> tuple[
     variance. Classes that are coupled have a diagonal alone.
     """
     diagonal, along, level = np.zeros_like(coef), np.zeros_like(coef), np.zeros_like(coef)
-    for piece, second in _seconds(block, task, coef, is_majoriser):
+    for piece, second in second_derivatives(block, task, coef, is_majoriser):
         if isinstance(second, Second):
             (mean, variance), ones = piece.z, np.ones_like(piece.z[0])
             weights = second.by_mean
@@ -389,87 +304,3 @@ def _of_noise(task: Task, piece: Piece, variance: Variance) -> Array:
     reference = groups.reference[:, None]
     squares = piece.rows.squares_backward(u) - 2.0 * reference * piece.rows.backward(u)[0]
     return groups.slope[groups.numbers][:, None] * (squares + np.square(reference) * u.sum(axis=0))
-
-
-# The shared Gram matrix ---------------------------------------------------------------------------------------------
-
-
-def gram_inverse(point: Point, is_majoriser: bool) -> Any:
-    """Return the inverse of ``l2 + sum(h) (X'SX + N)``, or ``None`` where it does not suit the data.
-
-    ``N`` is the mean curvature of the noise at the first step: an approximation, so that one decomposition serves all
-    outputs, all steps and every ``C``. Classes of a softmax are coupled by the sums of ``diag(p) - p p'``, so that the
-    inverse is that of a Kronecker product.
-    """
-    objective = point.objective
-    penalty, p = objective.penalty, objective.n_features
-    suits = objective.is_dense and p <= min(_GRAM_FEATURES, objective.n_rows) and penalty.is_ridge
-    if not suits or not (isinstance(objective.scores, Moments | GroupScores)):
-        return None
-    found = point.statistics(is_majoriser)
-    totals, rotation = found.totals, None
-    if found.coupling is not None:
-        totals, rotation = np.linalg.eigh(found.coupling)
-        # A constant added to all classes changes nothing but the penalty.
-        totals = np.maximum(totals, _LEAST_COUPLING * totals[-1])
-    values, vectors, means = _eigenvectors(objective, found)
-    values = penalty.l2 + totals * np.maximum(values, 0.0)[:, None]
-    if not (np.isfinite(values).all() and np.all(totals > 0.0) and np.all(values <= _EIGEN_RANGE * penalty.l2)):
-        return None
-
-    def inverse(residual: Array) -> Array:
-        residual = residual if rotation is None else residual @ rotation
-        out = np.empty_like(residual)
-        # With an intercept of centred features, the residual of the coefficients is less the means times its own.
-        out[:-1] = vectors @ ((vectors.T @ (residual[:-1] - np.outer(means, residual[-1]))) / values)
-        out[-1] = residual[-1] / totals - means @ out[:-1] if objective.fit_intercept else residual[-1]
-        return out if rotation is None else out @ rotation.T
-
-    return inverse
-
-
-def _eigenvectors(objective: Objective, found: Statistics) -> tuple[Array, Array, Array]:
-    """Return eigenvalues and eigenvectors of the Gram matrix of centred rows and their noise, and the means."""
-    variance, cache = objective.variance, objective.cache
-    strength = tuple(float(np.mean(own)) for own in (variance.linear, variance.quadratic, variance.constant))
-    key = "eigenvectors", strength, variance.groups is None, found.coupling is None
-    if key not in cache:
-        if "gram" not in cache:
-            every = max(1, objective.n_rows // (_GRAM_ROWS * objective.n_features))
-            gram, total = objective.data.map_sum(_gram, every)
-            cache["gram"] = gram / total
-        gram = cache["gram"]
-        means = gram[-1, :-1] * objective.fit_intercept
-        matrix, raw = gram[:-1, :-1] - np.outer(means, means), gram[:-1, :-1]
-        ratio = 1.0
-        if found.coupling is None:
-            ratio = float(np.mean(2.0 * found.by_variance / np.maximum(found.totals, np.finfo(float).tiny)))
-        if variance.groups is None:
-            own = variance.quadratic * np.diag(raw) + variance.linear * gram[-1, :-1] + variance.constant
-            matrix[np.diag_indices_from(matrix)] += ratio * own
-        else:
-            groups = objective.scores.groups  # type: ignore[attr-defined]
-            same = groups.numbers[:, None] == groups.numbers
-            matrix += ratio * np.where(same, groups.slope[groups.numbers] * raw, 0.0)
-        cache[key] = *eigh(matrix, driver="evd", check_finite=False, overwrite_a=True), means
-    return cache[key]
-
-
-def _gram(block: Block, every: int) -> tuple[Array, float]:
-    """Return the Gram matrix of one in so many rows, with a one appended, weighted, and the sum of all weights.
-
-    Rows are drawn, always the same ones: they may come in an order that has a period.
-    """
-    weights, X = block.sample_weight, block.X
-    total = float(weights.sum())
-    if every > 1:
-        taken = np.sort(np.random.default_rng(0).permutation(len(weights))[: max(1, len(weights) // every)])
-        X, weights = X[taken], weights[taken]
-        weights = weights * (total / max(float(weights.sum()), np.finfo(float).tiny))
-    size = X.shape[1]
-    out = np.empty((size + 1, size + 1))
-    scaled = X * np.sqrt(weights)[:, None].astype(X.dtype)
-    out[:-1, :-1] = scaled.T @ scaled  # BLAS computes one triangle of a product with the own transpose
-    out[:-1, -1] = out[-1, :-1] = weights.astype(X.dtype) @ X
-    out[-1, -1] = weights.sum()
-    return out, total

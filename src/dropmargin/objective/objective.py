@@ -340,7 +340,7 @@ def _slopes(block: Block, task: Task, coef: Array) -> tuple[Array, Array | None]
     return gradient, own_sums
 
 
-def _seconds(block: Block, task: Task, coef: Array, is_majoriser: bool) -> Iterator[tuple[Piece, Any]]:
+def second_derivatives(block: Block, task: Task, coef: Array, is_majoriser: bool) -> Iterator[tuple[Piece, Any]]:
     """Yield pieces and their second derivatives, which are kept as well."""
     key, known = (task.token, is_majoriser), block.memo.get("second")
     if known is not None and known[0] == key:
@@ -358,7 +358,7 @@ def _seconds(block: Block, task: Task, coef: Array, is_majoriser: bool) -> Itera
 def _product(block: Block, task: Task, coef: Array, direction: Array, is_majoriser: bool) -> tuple[Array]:
     """Return the rows' part of the Hessian times a direction, without what `Point.own` contributes."""
     out = np.zeros_like(coef)
-    for piece, second in _seconds(block, task, coef, is_majoriser):
+    for piece, second in second_derivatives(block, task, coef, is_majoriser):
         local, along = task.loss.of_class(coef, piece.number), task.loss.of_class(direction, piece.number)
         change = second(task.scores.jvp(piece.rows, local, along))
         needs_second = not isinstance(task.scores, Moments) or (task.loss.is_coupled and piece.own is None)
@@ -371,7 +371,7 @@ def _product(block: Block, task: Task, coef: Array, direction: Array, is_majoris
 
 def _statistics(block: Block, task: Task, coef: Array, is_majoriser: bool) -> tuple[Array, Array, Array | None]:
     totals, by_variance, coupling = np.zeros(coef.shape[1]), np.zeros(coef.shape[1]), None
-    for piece, second in _seconds(block, task, coef, is_majoriser):
+    for piece, second in second_derivatives(block, task, coef, is_majoriser):
         if isinstance(second, Second):
             totals += second.by_mean.sum(axis=0)
             by_variance += piece.first[1].sum(axis=0)

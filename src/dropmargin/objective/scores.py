@@ -60,7 +60,7 @@ class Moments:
     def value(self, rows: Any, coef: Array) -> Parts:
         if is_compiled(rows, coef):
             mean, variance = rows.compiled.moments(coef[:, 0])
-            return mean[:, None], np.maximum(variance, 0.0)[:, None]
+            return mean[:, None], variance[:, None]
         w = coef[:-1]
         square = w * w
         mean, variance = rows.forward(w, square if self.depends_on_x else None)
@@ -125,7 +125,8 @@ class GroupScores:
             if zero is not None:
                 of_zero = curve.value(zero, np.arange(self.groups.n_groups))
                 part = part + of_zero.sum(axis=0) - cells.by_row(cells.of_groups(of_zero))
-            out.append(part + (self.groups.reference @ coef[:-1] + coef[-1] if number == 0 else 0.0))
+            mean = self.groups.reference @ coef[:-1] + coef[-1]
+            out.append(part + mean if number == 0 else np.maximum(part, 0.0))
         return tuple(out)
 
     def jvp(self, rows: Any, coef: Array, direction: Array) -> Parts:

@@ -46,6 +46,41 @@ class _Variables(NamedTuple):
     t: Array
     xi: Array
 
+    def take(self, outputs: Array) -> _Variables:
+        """Return the variables of some outputs."""
+        return _Variables(*(own[:, outputs] for own in self))
+
+
+class _Problem(NamedTuple):
+    """Rows of positive weight with a one appended, and their weights; labels and penalties have a column per output."""
+
+    V: Array
+    c: Array
+    margin: float
+    labels: Array
+    penalty: Array
+
+    @classmethod
+    def of(cls, objective: Objective, X: Array, rows: list[HingeRows]) -> _Problem:
+        used = rows[0].upper > 0.0
+        V = np.column_stack([X[used], np.ones(np.count_nonzero(used))])
+        labels = np.column_stack([own.labels[used] for own in rows])
+        penalty = np.vstack([np.tile([own.l2 for own in rows], (X.shape[1], 1)), np.zeros(len(rows))])
+        if not objective.fit_intercept:
+            V[:, -1], penalty[-1] = 0.0, 1.0
+        return cls(V, rows[0].upper[used][:, None], rows[0].margin, labels, penalty)
+
+    def take(self, outputs: Array) -> _Problem:
+        """Return the problem of some outputs."""
+        return self._replace(labels=self.labels[:, outputs], penalty=self.penalty[:, outputs])
+
+    def gaps(self, now: _Variables) -> Array:
+        """Return the duality gap of each output, if primal and dual variables are feasible."""
+        return (now.a * now.t + (self.c - now.a) * now.xi).sum(axis=0)
+
+    def values(self, now: _Variables) -> Array:
+        return 0.5 * (self.penalty * np.square(now.coef)).sum(axis=0) + (self.c * now.xi).sum(axis=0)
+
 
 def interior_point(objective: Objective, options: Options, start: Array | None = None) -> list[Result | None]:
     """Minimise to a relative duality gap of ``tol``: a result for each output, in their order.
@@ -58,83 +93,87 @@ def interior_point(objective: Objective, options: Options, start: Array | None =
         return results
     X = np.vstack([as_dense(part.X) for part in objective.data.parts]).astype(np.float64, copy=False)
     rows = [HingeRows(objective.select(np.array([k])), X) for k in range(objective.n_columns)]
-    used, margin = rows[0].upper > 0.0, rows[0].margin
-    V = np.column_stack([X[used], np.ones(np.count_nonzero(used))])
-    c, labels = rows[0].upper[used][:, None], np.column_stack([own.labels[used] for own in rows])
-    penalty = np.vstack([np.tile([own.l2 for own in rows], (X.shape[1], 1)), np.zeros(len(rows))])
-    if not objective.fit_intercept:
-        V[:, -1], penalty[-1] = 0.0, 1.0
-    ones = np.ones_like(labels)
-    now = _Variables(np.zeros_like(penalty), 0.5 * c * ones, margin * ones, 2.0 * margin * ones)
-    most_steps, limit = _MOST_STEPS, _gaps(now, c)
+    problem = _Problem.of(objective, X, rows)
+    ones = np.ones_like(problem.labels)
+    cold = _Variables(
+        np.zeros_like(problem.penalty), 0.5 * problem.c * ones, problem.margin * ones, 2.0 * problem.margin * ones
+    )
+    outputs = np.arange(len(rows))
     if start is not None:
         is_rough = options.tol >= _WARM_TOL
-        with np.errstate(all="ignore"):
-            now = _near(start, V, labels, c, penalty, margin, _WARM_GAP if is_rough else _CLOSE_GAP)
-            limit = _CLOSE_SHARE * (limit if is_rough else _gaps(now, c))
+        near = _near(start, problem, _WARM_GAP if is_rough else _CLOSE_GAP)
+        limit = _CLOSE_SHARE * problem.gaps(cold if is_rough else near)
         most_steps = _WARM_STEPS if is_rough else _CLOSE_STEPS
-    active = np.arange(len(rows))
+        results = _minimise(objective, options, rows, problem, near, most_steps, limit)
+        outputs = np.array([k for k, result in enumerate(results) if result is None], dtype=int)
+    missed = [rows[k] for k in outputs]
+    left = _minimise(objective, options, missed, problem.take(outputs), cold.take(outputs), _MOST_STEPS)
+    for k, result in zip(outputs, left, strict=True):
+        results[k] = result
+    return results
+
+
+def _minimise(
+    objective: Objective,
+    options: Options,
+    rows: list[HingeRows],
+    problem: _Problem,
+    now: _Variables,
+    most_steps: int,
+    limit: Array | None = None,
+) -> list[Result | None]:
+    """Return the results of at most so many steps; outputs whose gap exceeds ``limit`` after the first are left out."""
+    results: list[Result | None] = [None] * len(rows)
     histories: list[list[Iteration]] = [[] for _ in rows]
+    active = np.arange(len(rows))
     for iteration in range(1, min(options.max_iter, most_steps) + 1):
+        if not len(active):
+            break
         # 1. The step.
         try:
             with np.errstate(all="ignore"):
-                now = _step(now, V, labels, c, penalty, margin)
+                now = _step(now, problem)
         except np.linalg.LinAlgError:
             break
         objective.count(float(len(active)))
         # 2. The duality gap of the dual variables, once it may be small.
-        gaps = _gaps(now, c)
-        values = 0.5 * (penalty * np.square(now.coef)).sum(axis=0) + (c * now.xi).sum(axis=0)
+        gaps, values = problem.gaps(now), problem.values(now)
         finished = ~np.isfinite(gaps)
         total = float(values.sum()), float(gaps.sum())
         options.monitor(Iteration(iteration, *total, objective.n_passes, len(active)))
         for k, output in enumerate(active):
-            value, gap = float(values[k]), float(gaps[k])
+            value, gap, coef = float(values[k]), float(gaps[k]), None
             if gap <= 2.0 * options.tol * value:
-                coef, dual_values = np.append(now.coef[:-1, k], 0.0)[:, None], np.zeros(len(used))
-                dual_values[used] = now.a[:, k]
-                value, gap = _proof(rows[output], coef, dual_values)
+                coef, value, gap = _proof(rows[output], now.coef[:-1, k], now.a[:, k])
                 finished[k] = gap <= options.tol * value
             histories[output].append(Iteration(iteration, value, gap, float(iteration), 1))
-            if finished[k] and np.isfinite(gap):
+            if coef is not None and finished[k]:
                 message = f"reached a relative duality gap of {gap / value if gap else 0.0:.1e}"
                 results[output] = Result(coef, np.array([value]), iteration, True, message, histories[output])
         # 3. Outputs that have finished leave, and those whose start was not near the solution.
-        if start is not None and iteration == 1:
+        if limit is not None and iteration == 1:
             finished |= gaps > limit
-        if finished.any():
-            left = np.flatnonzero(~finished)
-            active, labels, penalty = active[left], labels[:, left], penalty[:, left]
-            now = _Variables(*(own[:, left] for own in now))
-            if not len(left):
-                break
-    missed = np.array([k for k, result in enumerate(results) if result is None], dtype=int)
-    if start is not None and len(missed):
-        for k, result in zip(missed, interior_point(objective.select(missed), options), strict=True):
-            results[k] = result
+        left = np.flatnonzero(~finished)
+        active, problem, now = active[left], problem.take(left), now.take(left)
     return results
 
 
-def _near(coef: Array, V: Array, labels: Array, c: Array, penalty: Array, margin: float, gap: float) -> _Variables:
+def _near(coef: Array, problem: _Problem, gap: float) -> _Variables:
     """Return the variables for coefficients near the solution, with so many times the objective as duality gap."""
-    z = labels * (V @ coef) - margin
-    value = 0.5 * (penalty * np.square(coef)).sum(axis=0) + (c * np.maximum(-z, 0.0)).sum(axis=0)
+    z = problem.labels * (problem.V @ coef) - problem.margin
+    value = problem.values(_Variables(coef, z, z, np.maximum(-z, 0.0)))
     mu = gap * value / (2.0 * len(z))
-    ratio = c * z / mu
-    root = np.sqrt(np.square(ratio) + 4.0)
-    odds = 0.5 * np.where(ratio > 0.0, root + ratio, 4.0 / (root + np.abs(ratio)))  # (c - a) / a
-    a = c / (1.0 + odds)
-    return _Variables(coef.copy(), a, mu / a, mu / (c - a))
+    with np.errstate(all="ignore"):
+        ratio = problem.c * z / mu
+        root = np.sqrt(np.square(ratio) + 4.0)
+        odds = 0.5 * np.where(ratio > 0.0, root + ratio, 4.0 / (root + np.abs(ratio)))  # (c - a) / a
+        a = problem.c / (1.0 + odds)
+        return _Variables(coef.copy(), a, mu / a, mu / (problem.c - a))
 
 
-def _gaps(now: _Variables, c: Array) -> Array:
-    """Return the duality gap of each output, if primal and dual variables are feasible."""
-    return (now.a * now.t + (c - now.a) * now.xi).sum(axis=0)
-
-
-def _step(now: _Variables, V: Array, labels: Array, c: Array, penalty: Array, margin: float) -> _Variables:
+def _step(now: _Variables, problem: _Problem) -> _Variables:
     """Return the variables after a predictor and a corrector."""
+    V, c, margin, labels, penalty = problem
     coef, a, t, xi = now
     rest = c - a
     D = xi / rest + t / a
@@ -164,21 +203,23 @@ def _step(now: _Variables, V: Array, labels: Array, c: Array, penalty: Array, ma
     return _Variables(*(own + length * change for own, change in zip(now, by, strict=True)))
 
 
-def _proof(rows: HingeRows, coef: Array, dual_values: Array) -> tuple[float, float]:
-    """Return objective and duality gap, after setting the intercept to the best one.
+def _proof(rows: HingeRows, coef: Array, dual_values: Array) -> tuple[Array, float, float]:
+    """Return the coefficients with the best intercept, their objective and their duality gap.
 
     Unlike those of coordinate descent, the coefficients are not those of the dual variables: a large ``C`` would
     multiply the rounding errors of these.
     """
-    objective, a = rows.objective, dual_values
-    scores = rows.labels * (rows.rows @ coef[:-1, 0])
-    if objective.fit_intercept:
-        coef[-1] = best_intercept(rows.labels * (rows.margin - scores), rows.labels, rows.upper)
-        a = balanced(dual_values, rows.labels, rows.upper)
-    losses = rows.upper * np.maximum(rows.margin - scores - rows.labels * coef[-1], 0.0)
-    value = 0.5 * rows.l2 * float(coef[:-1, 0] @ coef[:-1, 0]) + float(losses.sum())
+    intercept, a = 0.0, np.zeros(len(rows.upper))
+    a[rows.upper > 0.0] = dual_values
+    scores = rows.labels * (rows.rows @ coef)
+    if rows.objective.fit_intercept:
+        intercept = best_intercept(rows.labels * (rows.margin - scores), rows.labels, rows.upper)
+        a = balanced(a, rows.labels, rows.upper)
+    losses = rows.upper * np.maximum(rows.margin - scores - rows.labels * intercept, 0.0)
+    value = 0.5 * rows.l2 * float(coef @ coef) + float(losses.sum())
     of_dual = (rows.labels * a) @ rows.rows
-    return value, max(0.0, value - rows.margin * float(a.sum()) + 0.5 * float(of_dual @ of_dual) / rows.l2)
+    gap = max(0.0, value - rows.margin * float(a.sum()) + 0.5 * float(of_dual @ of_dual) / rows.l2)
+    return np.append(coef, intercept)[:, None], value, gap
 
 
 def _length(now: _Variables, by: _Variables, rest: Array) -> Array:
